@@ -8,3 +8,6 @@ export const CLIENT_VARIABLES = {
   token: 'LEASEHOLD_TOKEN',
   tokenFile: 'LEASEHOLD_TOKEN_FILE',
 } as const;
+
+/** The zone of a client; servers read theirs from the same variable. */
+export const ZONE_VARIABLE = 'LEASEHOLD_ZONE';

@@ -1,3 +1,5 @@
+import { type CatalogNumber, isCatalogNumber } from './ids.ts';
+
 /** What the receiver of an error does next. */
 export type Remedy = 'retry' | 'redirect' | 'reopen' | 'give-up';
 
@@ -40,10 +42,12 @@ export const ERRORS = {
     remedy: 'give-up',
     title: 'Source and target are on different volumes',
   },
+  junction: { status: 409, exit: 4, remedy: 'give-up', title: 'The path leads into another volume' },
+  attached: { status: 409, exit: 4, remedy: 'give-up', title: 'A volume is attached' },
   'too-many-links': { status: 409, exit: 4, remedy: 'give-up', title: 'The file has too many links' },
   'no-attribute': { status: 404, exit: 3, remedy: 'give-up', title: 'No such extended attribute' },
   'too-large': { status: 413, exit: 2, remedy: 'give-up', title: 'The request is larger than the limit' },
-  'read-only': { status: 409, exit: 4, remedy: 'give-up', title: 'Snapshots do not change' },
+  'read-only': { status: 409, exit: 4, remedy: 'give-up', title: 'It can only be read' },
   protected: { status: 409, exit: 4, remedy: 'give-up', title: 'It is immutable or append-only' },
   sealed: { status: 409, exit: 4, remedy: 'give-up', title: 'The file is sealed' },
   'session-expired': { status: 409, exit: 5, remedy: 'reopen', title: 'The session is no longer remembered' },
@@ -72,6 +76,7 @@ export const ERRORS = {
     title: 'The servers wait for leases from before their restart to end',
   },
   busy: { status: 503, exit: 5, remedy: 'retry', title: 'The server has reached a limit' },
+  moving: { status: 503, exit: 5, remedy: 'retry', title: 'The volume moves to another catalog' },
   unknown: { status: 503, exit: 5, remedy: 'retry', title: 'It is not known whether the operation happened' },
   'clock-fault': { status: 503, exit: 5, remedy: 'retry', title: "A server's clock is out of bounds" },
   'no-space': { status: 507, exit: 1, remedy: 'give-up', title: 'The disk is full' },
@@ -103,6 +108,57 @@ export interface ErrorDetails {
   readonly holder?: HolderDetails;
   /** Ids of catalog members whose release does not know the command; nothing was executed. */
   readonly outdated?: readonly string[];
+  /** The volume is in another catalog now: the sender's list of catalogs is outdated. */
+  readonly elsewhere?: true;
+  /**
+   * The volume has left the catalog that refused the request for this one: the former has not executed the request, and
+   * never will.
+   */
+  readonly movedTo?: CatalogNumber;
+  /** Where the path continues. */
+  readonly junction?: JunctionDetails;
+}
+
+/** The end of a path in another volume, which is attached at a directory on the path. */
+export interface JunctionDetails {
+  readonly volume: string;
+  /** Number of the volume's catalog. */
+  readonly catalog: number;
+  /** The directory at which it is attached. */
+  readonly inode: number;
+  /** In the volume, from its root. */
+  readonly path: string;
+}
+
+/** @returns the details in what another process sent; null if they are none */
+export function junctionDetailsOf(value: unknown): JunctionDetails | null {
+  if (typeof value !== 'object' || value === null) return null;
+  const { volume, catalog, inode, path } = value as Partial<JunctionDetails>;
+  if (typeof volume !== 'string' || typeof path !== 'string') return null;
+  if (!Number.isSafeInteger(catalog) || !Number.isSafeInteger(inode)) return null;
+  return { volume, catalog, inode, path } as JunctionDetails;
+}
+
+/** Where a refused request continues. */
+export type RedirectDetails = Pick<ErrorDetails, 'elsewhere' | 'movedTo' | 'junction'>;
+
+/** @returns those that are present */
+export function redirectDetailsOf({ elsewhere, movedTo, junction }: RedirectDetails): RedirectDetails {
+  return {
+    ...(elsewhere === undefined ? {} : { elsewhere }),
+    ...(movedTo === undefined ? {} : { movedTo }),
+    ...(junction === undefined ? {} : { junction }),
+  };
+}
+
+/** @returns those that are valid in what another process sent */
+export function parseRedirectDetails(sent: Readonly<Record<string, unknown>>): RedirectDetails {
+  const junction = junctionDetailsOf(sent.junction);
+  return {
+    ...(sent.elsewhere === true ? { elsewhere: true } : {}),
+    ...(isCatalogNumber(sent.movedTo) ? { movedTo: sent.movedTo } : {}),
+    ...(junction === null ? {} : { junction }),
+  };
 }
 
 export interface HolderDetails {

@@ -45,7 +45,8 @@ export type RetryStep =
   | { readonly kind: 'fail'; readonly isFinal: boolean };
 
 export interface RetryOptions {
-  readonly deadlineMs: number;
+  /** It may move while the caller waits. */
+  deadlineMs(): number;
   readonly pace: Pace;
   /** For a wait beyond the deadline: shorten it for a last attempt, or fail at once. */
   readonly lastWait: 'cut' | 'fail';
@@ -69,7 +70,7 @@ export class Retry {
 
   /** Called after each failed attempt. @returns whether to try again at once, after a wait, or not */
   next(outcome: RetryOutcome, nowMs: number): RetryStep {
-    const { deadlineMs } = this.#options;
+    const deadlineMs = this.#options.deadlineMs();
     switch (outcome.kind) {
       case 'final':
         return FINAL;

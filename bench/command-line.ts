@@ -126,11 +126,11 @@ export function sectionedCommandLineOf<Name extends string, Own extends object>(
   });
 }
 
-/** @returns an integer from 1 to `max` @throws UsageError */
-export function countOption(name: string, text: string, max: number): number {
-  const value = Number(text);
-  if (Number.isInteger(value) && value >= 1 && value <= max) return value;
-  throw new UsageError(`--${name} wants a number from 1 to ${max}, not "${text}"`);
+/** @returns an integer from `min` to `max` @throws UsageError */
+export function countOption(name: string, text: string, max: number, min = 1): number {
+  const value = text === '' ? Number.NaN : Number(text);
+  if (Number.isInteger(value) && value >= min && value <= max) return value;
+  throw new UsageError(`--${name} wants a number from ${min} to ${max}, not "${text}"`);
 }
 
 /** @returns the options; for help or a mistake, prints it and ends the process */

@@ -1,5 +1,11 @@
 import type { Statements } from './statements.ts';
-import { CREATIONS_VERSION, DELETIONS_VERSION, FLAGS_VERSION, SESSIONS_VERSION } from './versions.ts';
+import {
+  CATALOGS_VERSION,
+  CREATIONS_VERSION,
+  DELETIONS_VERSION,
+  FLAGS_VERSION,
+  SESSIONS_VERSION,
+} from './versions.ts';
 
 /** The version whose rules all catalog members apply; never falls. First 1, then `SESSIONS_VERSION` and later. */
 export class AdoptedVersion {
@@ -11,7 +17,8 @@ export class AdoptedVersion {
 
   get current(): number {
     return this.#statements.counter(
-      `SELECT CASE WHEN logged THEN ${DELETIONS_VERSION} WHEN flagged THEN ${FLAGS_VERSION} WHEN dated THEN ${CREATIONS_VERSION} WHEN fenced THEN ${SESSIONS_VERSION} ELSE 1 END
+      `SELECT MAX(rules, CASE WHEN logged THEN ${DELETIONS_VERSION} WHEN flagged THEN ${FLAGS_VERSION}
+         WHEN dated THEN ${CREATIONS_VERSION} WHEN fenced THEN ${SESSIONS_VERSION} ELSE 1 END)
        FROM counters`,
     );
   }
@@ -20,10 +27,11 @@ export class AdoptedVersion {
     if (version <= this.current) return;
     this.#statements.run(
       `UPDATE counters SET fenced = MAX(fenced, ?), dated = MAX(dated, ?), flagged = MAX(flagged, ?),
-         logged = MAX(logged, ?)`,
+         logged = MAX(logged, ?), rules = MAX(rules, ?)`,
       ...[SESSIONS_VERSION, CREATIONS_VERSION, FLAGS_VERSION, DELETIONS_VERSION].map((rule) =>
         version >= rule ? 1 : 0,
       ),
+      version >= CATALOGS_VERSION ? version : 0,
     );
   }
 }

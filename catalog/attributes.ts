@@ -4,13 +4,16 @@ import type {
   FileSettings,
   NodeKind,
   PlacedFile,
-  Policy,
   SnapshotInfo,
   TrashedFile,
   VolumeInfo,
 } from '../wire/catalog-api.ts';
+import type { Policy } from '../wire/catalog-values.ts';
+import { isRestricted } from '../wire/placement-class.ts';
+import { type FileClass, placementClassOf } from './file-class.ts';
 import { flagNames } from './flags.ts';
 import type { InodeRow } from './inode-rows.ts';
+import { junctionOf } from './junction-refusals.ts';
 import type { PlacedRow } from './placement-tables.ts';
 import { KIND_FILE, POLICIES } from './schema.ts';
 import type { SnapshotRow } from './snapshot-tables.ts';
@@ -55,6 +58,7 @@ function replicaList(text: string): readonly string[] {
 }
 
 export function attributesOf(row: InodeRow): Attributes {
+  const junction = junctionOf(row);
   const newer = contentsCompare(row.modifiedEpoch, row.modifiedSeq, row.contentsEpoch, row.contentsSeq) > 0;
   return {
     inode: row.id,
@@ -83,6 +87,8 @@ export function attributesOf(row: InodeRow): Attributes {
     live: row.live === 1,
     xattrs: row.xattrs,
     ...(row.flags === 0 ? {} : { flags: flagNames(row.flags) }),
+    ...(row.placement === 0 ? {} : { placement: row.placement }),
+    ...(junction === null ? {} : { junction }),
   };
 }
 
@@ -116,6 +122,7 @@ export function volumeInfoOf(row: VolumeRow): VolumeInfo {
     trashMs: row.trashMs,
     trashedBytes: row.trashedBytes,
     trashedInodes: row.trashedInodes,
+    ...placementClassOf(row),
   };
 }
 
@@ -131,13 +138,16 @@ export function trashedFileOf(inode: InodeRow, row: TrashRow): TrashedFile {
   };
 }
 
-export function placedFileOf(row: PlacedRow, volumeReplicas: number): PlacedFile {
+/** @param files the file's class */
+export function placedFileOf(row: PlacedRow, files: FileClass): PlacedFile {
+  const placementClass = placementClassOf(files);
   return {
     inode: row.id,
     members: replicaList(row.replicas),
     view: row.view,
-    wanted: row.wanted === 0 ? volumeReplicas : row.wanted,
+    wanted: row.wanted === 0 ? files.replicas : row.wanted,
     sizeBytes: row.sizeBytes,
+    ...(isRestricted(placementClass) ? { class: placementClass } : {}),
   };
 }
 

@@ -1,6 +1,6 @@
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
-import { FILE_NUMBERS_END } from '../base/ids.ts';
+import { ROOT_NUMBERS_END } from '../base/ids.ts';
 import { MalformedError } from '../wire/bytes.ts';
 import type { Command, CommandRequest } from '../wire/catalog-api.ts';
 import { type CommandContext, executeCommand, prepareCommand, type ResolvedCommand } from './command.ts';
@@ -16,12 +16,14 @@ import {
 import { Tables } from './tables.ts';
 import {
   assertKnownVersion,
+  CATALOGS_VERSION,
   COMMANDS_VERSION,
   CREATIONS_VERSION,
   commandAsOf,
   commandVersion,
   DELETIONS_VERSION,
   FLAGS_VERSION,
+  JUNCTIONS_VERSION,
   SESSIONS_VERSION,
 } from './versions.ts';
 
@@ -38,7 +40,10 @@ export interface Batch {
 
 const EMPTY: Batch = { version: 1, commands: [] };
 /** Versions that changed what every command does; each includes the rules of earlier ones. */
-const RULES = [SESSIONS_VERSION, CREATIONS_VERSION, FLAGS_VERSION, DELETIONS_VERSION];
+const RULES = [
+  ...[SESSIONS_VERSION, CREATIONS_VERSION, FLAGS_VERSION, DELETIONS_VERSION, CATALOGS_VERSION],
+  JUNCTIONS_VERSION,
+];
 
 export const BATCH_COMMANDS_MAX = 10_000;
 
@@ -116,17 +121,20 @@ function isCount(value: unknown): value is number {
 /** Inode numbers per epoch of the catalog: more than are created between two failovers. */
 const INODES_PER_EPOCH = 2 ** 32;
 /**
- * Later epochs continue after the previous one: larger numbers are those of catalogs' cells. No cluster has so many
- * epochs, each at least a lease apart; so members of releases that counted twice as far assign the same numbers.
+ * Later epochs continue after the previous one: larger numbers are those of other catalogs. No cluster has so many
+ * epochs, each at least a lease apart; so members of releases that counted further assign the same numbers.
  */
-const EPOCHS_APART_MAX = FILE_NUMBERS_END / INODES_PER_EPOCH;
+const EPOCHS_APART_MAX = ROOT_NUMBERS_END / INODES_PER_EPOCH;
 
 /**
  * Continues inode numbers in a range of the epoch's own; call before every batch. A power loss can revert that a number
- * was used, while its contents are already on disks, but never an epoch. @param epoch counter, from 1
+ * was used, while its contents are already on disks, but never an epoch. A volume's catalog continues at the limit,
+ * which is flushed before numbers up to it are given out. @param epoch counter, from 1
  */
 export function startEpochInodes(db: CatalogDatabase, epoch: number): void {
-  if (epoch <= EPOCHS_APART_MAX) Tables.of(db).numbers.startFrom((epoch - 1) * INODES_PER_EPOCH);
+  const { own, numbers } = Tables.of(db);
+  if (!own.isRoot) numbers.startAtLimit(epoch);
+  else if (epoch <= EPOCHS_APART_MAX) numbers.startFrom((epoch - 1) * INODES_PER_EPOCH);
 }
 
 /**
@@ -183,13 +191,16 @@ export function executeBatch(
 ): Outcome[] {
   const tables = Tables.of(db);
   tables.version.adopt(rules);
-  return commands.map((command) => executeAndStore(db, tables, seq, rules, command));
+  const outcomes = commands.map((command) => executeAndStore(db, tables, seq, rules, command));
+  const { next, limit } = tables.numbers.position();
+  assert(next <= limit, 'The primary gives out numbers below the limit only');
+  return outcomes;
 }
 
 /**
  * At the primary: chooses the rules (a version) of a batch, which all members execute, and stores them. They are the
  * latest that all members know; others would execute commands differently. Flags' rules start with the first flags, or
- * with those of deletions. @returns the rules
+ * with those of deletions; those of volumes' catalogs and of junctions with the first one. @returns the rules
  */
 function adopt(
   { version }: Tables,
@@ -216,12 +227,15 @@ function executeAndStore(
   tables.forgetTouched();
   tables.inodes.storesCreationTimes = rules >= CREATIONS_VERSION;
   tables.deletions.isWritten = rules >= DELETIONS_VERSION;
+  tables.catalogs.isVersioned = rules >= CATALOGS_VERSION;
   try {
     outcome = { kind: 'done', result: executeCommand(db, resolved) };
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     outcome = outcomeOfError(error);
   }
+  // Another catalog executes the command: a retry, which may come here again, must hear the same.
+  if (outcome.kind === 'refused' && outcome.elsewhere === true) return outcome;
   const fenced = rules >= SESSIONS_VERSION;
   sessionStore(tables, id, { seq, atNs: BigInt(resolved.atNs), fenced }, outcome);
   return outcome;

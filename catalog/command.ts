@@ -1,9 +1,19 @@
 import { unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { ServerId } from '../base/ids.ts';
-import type { Command, CommandOf, CommandRequest, CommandResults, ServerInfo } from '../wire/catalog-api.ts';
+import type {
+  Command,
+  CommandOf,
+  CommandRequest,
+  CommandResults,
+  Place,
+  ServerInfo,
+} from '../wire/catalog-api.ts';
+import { classText, isRestricted, type PlacementClass } from '../wire/placement-class.ts';
 import { contentsCompare } from './attributes.ts';
 import { noteAccesses } from './commands/accesses.ts';
+import { volumeAttach, volumeDetach } from './commands/attachments.ts';
+import { catalogBegin, catalogClose, extendNumbers, followServers } from './commands/catalog-lifecycle.ts';
 import { createFilesWithContents, reserveInodes, voidInodes } from './commands/create-with-contents.ts';
 import {
   link,
@@ -15,6 +25,8 @@ import {
   unlinkFiles,
 } from './commands/entries.ts';
 import { collect, createFile, createOrphan, keepOrphan, openForWrite, settle } from './commands/files.ts';
+import { junctionCreate, junctionRemove } from './commands/junctions.ts';
+import { inheritPlacement, setPlacement } from './commands/placement.ts';
 import { rename, renameWhiteout } from './commands/rename.ts';
 import { replace, replaceWithContents } from './commands/replace.ts';
 import {
@@ -24,6 +36,7 @@ import {
   planFiles,
   planMembers,
   serverAdd,
+  serverLabel,
   serverMaintenance,
   serverRegister,
   serverRemove,
@@ -36,26 +49,58 @@ import {
 import { removeXattr, setAttributes, setFlags, setXattr, stillLive } from './commands/set-attributes.ts';
 import { snapshotCreate, snapshotRemove, sweep } from './commands/snapshots.ts';
 import { trashEmpty, trashRestore } from './commands/trash.ts';
+import {
+  CATALOG_MEMBERS,
+  catalogCreate,
+  catalogReport,
+  refuseWhileRemoved,
+} from './commands/volume-catalogs.ts';
+import { catalogImport } from './commands/volume-import.ts';
+import {
+  volumeForget,
+  volumeFreeze,
+  volumeMove,
+  volumeMoveAbort,
+  volumeNumber,
+} from './commands/volume-moves.ts';
 import { volumeCreate, volumeRemove, volumeSet } from './commands/volumes.ts';
+import { assertPlaced, type FileClass, placementClassOf } from './file-class.ts';
 import { refuseLeaving } from './leaving-servers.ts';
+import { refuseMoving } from './moving-volumes.ts';
+import { refuseOutdatedServer } from './outdated-servers.ts';
 import type { CatalogDatabase } from './schema.ts';
+import { refuseElsewhere } from './scopes.ts';
 import { Tables } from './tables.ts';
 import { volumeOf } from './tree.ts';
-import { placeVolume } from './walk.ts';
+import { placeVolume, resolvePlace } from './walk.ts';
+
+/** Commands that set a volume's number of replicas. */
+const SETTING_REPLICAS = ['volume-create', 'volume-set', 'catalog-create'] as const;
+type ReplicasCommand = CommandOf<(typeof SETTING_REPLICAS)[number]>;
 
 export type CommandResult = CommandResults[Command['kind']];
 
 /** Outside inputs of a command: time and placement. */
 export interface CommandContext {
   readonly nowNs: bigint;
-  /** Chooses servers for a new file. A `ServiceError` refuses the command before it is replicated. */
-  readonly placement: (volumeReplicas: number, servers: readonly ServerInfo[]) => readonly ServerId[];
+  /**
+   * Chooses servers for a new file, or a new catalog. A `ServiceError` refuses the command before it is replicated.
+   * @param loads by server: those with less come first, before those with more free space
+   */
+  readonly placement: (
+    replicas: number,
+    servers: readonly ServerInfo[],
+    required: PlacementClass,
+    loads?: ReadonlyMap<string, number>,
+  ) => readonly ServerId[];
   /** How many servers can hold replicas; absent: not checked. */
-  readonly capacity?: (servers: readonly ServerInfo[]) => number;
+  readonly capacity?: (servers: readonly ServerInfo[], required: PlacementClass) => number;
   /** Refuses a new request whose fence is lost; null allows it. */
   readonly refusal?: (request: CommandRequest) => ServiceError | null;
   /** Command version that all members execute; absent: this release's. */
   readonly membersVersion?: number;
+  /** Command version that a server was last seen with; null: not since the start. Absent: not checked. */
+  readonly seenVersion?: (server: string) => number | null;
 }
 
 /** A command with all that the state does not determine: its execution is deterministic. Survives JSON. */
@@ -72,15 +117,20 @@ export function prepareCommand(
   context: CommandContext,
 ): ResolvedCommand {
   const tables = Tables.of(db);
-  if (command.kind === 'volume-create' || command.kind === 'volume-set') {
-    refuseTooManyReplicas(tables, command, context);
-  }
+  // Not stored as outcomes: a volume's catalog may begin, and the command be repeated.
+  refuseElsewhere(tables, command);
+  refuseMoving(tables, command);
+  if (command.kind === 'volume-create' || command.kind === 'catalog-create')
+    refuseWhileRemoved(tables, command.name);
+  if (setsReplicas(command)) refuseTooManyReplicas(tables, command, context);
+  if (command.kind === 'set-placement') refuseTooSmallClass(tables, command, context);
   if (command.kind === 'reserve-inodes' && command.members === undefined)
     throw new ServiceError(
       'precondition-failed',
       'Numbers are reserved with the servers that hold their files',
     );
   refuseLeaving(tables, command);
+  refuseOutdatedServer(tables, command, context.seenVersion);
   // Not stored as an outcome: the file gets settled, and the command is repeated.
   if (command.kind === 'set-flags' && tables.inode(command.inode)?.live === 1) throw stillLive(command.inode);
   return {
@@ -115,10 +165,13 @@ function replicasOf(tables: Tables, command: Command, context: CommandContext): 
   // An unreserved or used number creates no file.
   if (members === null) return [];
   if (members.length > 0) return members;
-  const wanted = replicasWanted(tables, command);
-  if (wanted === 0) return [];
+  if ((command.kind === 'catalog-create' || command.kind === 'volume-move') && command.members === undefined)
+    return membersOfNewCatalog(tables, context);
+  const files = classOfNewFile(tables, command);
+  if (files === null) return [];
   const servers = tables.servers.all();
-  const chosen = context.placement(wanted, servers);
+  const chosen = context.placement(files.replicas, servers, placementClassOf(files));
+  if (command.kind === 'create-orphan') assertPlaced(command.volume, files, chosen);
   if (reserved !== undefined && !servers.every(({ id }) => chosen.includes(id as ServerId))) {
     // Contents may already be stored under this number, at servers that an earlier release chose.
     throw new ServiceError(
@@ -129,33 +182,103 @@ function replicasOf(tables: Tables, command: Command, context: CommandContext): 
   return chosen;
 }
 
-/** Refuses more replicas than servers, unless more servers are announced with `force`. */
-function refuseTooManyReplicas(
+/**
+ * Members, and first members, are spread over the servers.
+ *
+ * Servers of the configuration may be chosen before they have registered: the catalog gets them as members later.
+ * @throws ServiceError `busy`, not stored as an outcome, while they are the majority
+ */
+function membersOfNewCatalog(tables: Tables, { placement }: CommandContext): readonly ServerId[] {
+  const servers = tables.servers.all();
+  const chosen = placement(CATALOG_MEMBERS, servers, {}, tables.catalogs.memberships());
+  const present = chosen.filter((id) => servers.some((one) => one.id === id && one.storageId !== ''));
+  const firsts = tables.catalogs.firstMemberships();
+  if (present.length * 2 > chosen.length)
+    return present.toSorted((a, b) => (firsts.get(a) ?? 0) - (firsts.get(b) ?? 0));
+  const awaited = chosen.filter((id) => !present.includes(id));
+  throw new ServiceError('busy', `A new catalog needs ${awaited.join(', ')}, not registered yet`);
+}
+
+function setsReplicas(command: Command): command is ReplicasCommand {
+  return SETTING_REPLICAS.some((kind) => kind === command.kind);
+}
+
+/** Refuses more replicas than servers that may hold them, unless more are announced with `force`. */
+function refuseTooManyReplicas(tables: Tables, command: ReplicasCommand, context: CommandContext): void {
+  const { replicas, labels, zones } = command;
+  if (replicas === undefined && labels === undefined && zones === undefined) return;
+  const before = tables.volumes.byName(command.name);
+  const required = {
+    ...(before === undefined ? {} : placementClassOf(before)),
+    ...(labels === undefined ? {} : { labels }),
+    ...(zones === undefined ? {} : { zones }),
+  };
+  const files = { name: `"${command.name}"`, replicas: replicas ?? before?.replicas ?? 0, required };
+  refuseTooFewServers(tables, command, files, context);
+}
+
+function refuseTooSmallClass(
   tables: Tables,
-  command: CommandOf<'volume-create'> | CommandOf<'volume-set'>,
+  command: CommandOf<'set-placement'>,
   context: CommandContext,
 ): void {
-  if (context.capacity === undefined || command.force === true || command.replicas === undefined) return;
-  const servers = context.capacity(tables.servers.all());
-  if (command.replicas <= servers) return;
+  const directory = tables.inode(command.inode);
+  // Execution refuses it, or has nothing to place.
+  if (directory === undefined || command.class === null) return;
+  const { replicas, ...required } = command.class;
+  const name = `directory ${directory.id} of "${directory.volumeName}"`;
+  const files = { name, replicas: replicas ?? tables.volumes.row(directory.volume).replicas, required };
+  refuseTooFewServers(tables, command, files, context);
+}
+
+function refuseTooFewServers(
+  tables: Tables,
+  { force = false }: Pick<ReplicasCommand, 'force'>,
+  files: { readonly name: string; readonly replicas: number; readonly required: PlacementClass },
+  { capacity }: CommandContext,
+): void {
+  if (capacity === undefined || force) return;
+  const { name, replicas, required } = files;
+  const servers = capacity(tables.servers.all(), required);
+  if (replicas <= servers) return;
+  const which = isRestricted(required) ? `${servers} servers ${classText(required)}` : `${servers} servers`;
   throw new ServiceError(
     'precondition-failed',
-    `Cannot keep ${command.replicas} replicas of each file of "${command.name}": there are ${servers} servers. ` +
+    `Cannot keep ${replicas} replicas of each file of ${name}: there are ${which}. ` +
       'Add servers first, or say with --force ("force": true) that they are to come',
   );
 }
 
-/** @returns the replicas to place; 0 if execution will refuse the command */
-function replicasWanted(tables: Tables, command: Command): number {
+/** @returns null if the command creates no file that needs servers, or execution will refuse it */
+function classOfNewFile(tables: Tables, command: Command): FileClass | null {
   try {
-    if (command.kind === 'create-file') return placeVolume(tables, command.place).replicas;
-    if (command.kind === 'create-orphan') return volumeOf(tables, command.volume).replicas;
-    return 0;
+    if (command.kind === 'create-file') return classAt(tables, command.place, !command.exclusive);
+    return command.kind === 'create-orphan' ? classOfUpload(tables, command) : null;
   } catch (error) {
     // Execution refuses it, and stores the refusal for retries.
-    if (error instanceof ServiceError) return 0;
+    if (error instanceof ServiceError) return null;
     throw error;
   }
+}
+
+/** The class at the place to be linked if there is such a directory now; its linking may still be refused. */
+function classOfUpload(tables: Tables, { volume: name, place }: CommandOf<'create-orphan'>): FileClass {
+  const volume = volumeOf(tables, name);
+  if (place === undefined) return volume;
+  try {
+    return placeVolume(tables, place).id === volume.id ? classAt(tables, place, true) : volume;
+  } catch (error) {
+    if (error instanceof ServiceError) return volume;
+    throw error;
+  }
+}
+
+/** The class of a new file at the place. Walks its path only if there are directories with a class. */
+function classAt(tables: Tables, place: Place, follow: boolean): FileClass {
+  const volume = placeVolume(tables, place);
+  if (tables.classes.isEmpty) return volume;
+  const placement = resolvePlace(tables, place, follow)?.directory.placement ?? 0;
+  return tables.classes.of(volume, placement);
 }
 
 /**
@@ -248,6 +371,8 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return serverState(tables, command);
     case 'server-zone':
       return serverZone(tables, command);
+    case 'server-label':
+      return serverLabel(tables, command);
     case 'server-maintenance':
       return serverMaintenance(tables, command, atNs);
     case 'cluster-set':
@@ -268,6 +393,42 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return setVoters(tables, command);
     case 'set-replicas':
       return setReplicas(tables, command);
+    case 'catalog-begin':
+      return catalogBegin(tables, command, atNs);
+    case 'catalog-close':
+      return catalogClose(tables, command);
+    case 'follow-servers':
+      return followServers(tables, command);
+    case 'extend-numbers':
+      return extendNumbers(tables, command);
+    case 'catalog-create':
+      return catalogCreate(tables, command, replicas);
+    case 'catalog-report':
+      return catalogReport(tables, command);
+    case 'junction-create':
+      return junctionCreate(tables, command, atNs);
+    case 'junction-remove':
+      return junctionRemove(tables, command, atNs);
+    case 'volume-attach':
+      return volumeAttach(tables, command);
+    case 'volume-detach':
+      return volumeDetach(tables, command);
+    case 'volume-move':
+      return volumeMove(tables, command, replicas);
+    case 'volume-move-abort':
+      return volumeMoveAbort(tables, command, atNs);
+    case 'volume-freeze':
+      return volumeFreeze(tables, command);
+    case 'volume-number':
+      return volumeNumber(tables, command, atNs);
+    case 'volume-forget':
+      return volumeForget(tables, command);
+    case 'catalog-import':
+      return catalogImport(tables, command);
+    case 'set-placement':
+      return setPlacement(tables, command);
+    case 'inherit-placement':
+      return inheritPlacement(tables, command);
     case 'trash-restore':
       return trashRestore(tables, command, atNs);
     case 'trash-empty':

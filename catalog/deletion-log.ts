@@ -91,11 +91,18 @@ export class DeletionLog {
 
   /** Deletes rows that are trimmed: a bounded number for each server. */
   sweep(): void {
-    const logs = this.#statements.all<{ server: string; trimmed: number }>(
+    for (const { server, trimmed } of this.#withTrimmedRows()) this.#deleteRows(server, trimmed);
+  }
+
+  hasTrimmedRows(): boolean {
+    return this.#withTrimmedRows().length > 0;
+  }
+
+  #withTrimmedRows(): readonly { readonly server: string; readonly trimmed: number }[] {
+    return this.#statements.all(
       `SELECT server, trimmed_seq AS trimmed FROM deletion_logs l
        WHERE EXISTS (SELECT 1 FROM deletions d WHERE d.server = l.server AND d.seq <= l.trimmed_seq)`,
     );
-    for (const { server, trimmed } of logs) this.#deleteRows(server, trimmed);
   }
 
   #deleteRows(server: string, trimmed: number): void {

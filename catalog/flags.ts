@@ -1,6 +1,7 @@
 import { ServiceError } from '../base/errors.ts';
 import { INODE_FLAGS, type InodeFlag } from '../wire/inode-flags.ts';
 import type { InodeRow } from './inode-rows.ts';
+import { assertNoJunction } from './junction-refusals.ts';
 
 /** Bits of the inode flags in the tables. A bit is never reused. */
 const FLAGS: Readonly<Record<InodeFlag, number>> = { immutable: 1, 'append-only': 2 };
@@ -29,8 +30,9 @@ export function assertUnprotected(inode: Flagged): void {
   if ((inode.flags & ALL) !== 0) throw protectedError(inode);
 }
 
-/** Checks before a directory gains an entry. @throws ServiceError `protected` */
-export function assertMayGain(directory: Flagged): void {
+/** Checks before a directory gains an entry. @throws ServiceError `protected`, `cross-volume` */
+export function assertMayGain(directory: Flagged & Pick<InodeRow, 'junction'>): void {
+  assertNoJunction(directory);
   if (isImmutable(directory)) throw protectedError(directory);
 }
 

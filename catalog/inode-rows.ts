@@ -1,3 +1,5 @@
+import { KIND_DIRECTORY } from './schema.ts';
+
 /** An inode in the tables; times are decimal nanoseconds. */
 export interface InodeRow {
   readonly id: number;
@@ -36,6 +38,8 @@ export interface InodeRow {
   /** Replicas of the file; 0: the volume's number. */
   readonly wanted: number;
   readonly policy: number;
+  /** The directory whose placement class the inode has; 0: its volume's. */
+  readonly placement: number;
   /** Protecting flags as bits of `FLAGS`. */
   readonly flags: number;
   readonly xattrs: number;
@@ -45,6 +49,8 @@ export interface InodeRow {
   readonly preserving: number;
   /** The first snapshot that shows this row. */
   readonly since: number;
+  /** Of a junction: its row, as JSON; null for other inodes. */
+  readonly junction: string | null;
 }
 
 export interface EntryRow extends InodeRow {
@@ -62,5 +68,7 @@ export const INODE_COLUMNS = `
   i.mark_epoch AS markEpoch, i.mark_turn AS markTurn, i.parent,
   CAST(i.orphaned_ns AS TEXT) AS orphanedNs,
   i.orphaned_ns IS NOT NULL AND EXISTS (SELECT 1 FROM trash t WHERE t.inode = i.id) AS trashed, i.wanted, i.policy, i.allowed,
-  i.preserving, i.since, i.flags,
+  i.preserving, i.since, i.flags, i.placement,
+  CASE i.kind WHEN ${KIND_DIRECTORY} THEN
+    (SELECT json_object('catalog', j.catalog, 'volume', j.volume) FROM junctions j WHERE j.inode = i.id) END AS junction,
   (SELECT COUNT(*) FROM xattrs x WHERE x.inode = i.id) AS xattrs`;

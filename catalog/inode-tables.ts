@@ -2,13 +2,15 @@ import { assert } from '../base/assert.ts';
 import type { ChangeRecord } from './change-record.ts';
 import { charge, chargeOf } from './charges.ts';
 import type { DeletionLog } from './deletion-log.ts';
+import type { DirectoryClassTables } from './directory-class-tables.ts';
 import type { InodeNumbers } from './inode-numbers.ts';
 import { INODE_COLUMNS, type InodeRow } from './inode-rows.ts';
 import type { PlacementTables } from './placement-tables.ts';
-import { KIND_FILE } from './schema.ts';
+import { KIND_DIRECTORY, KIND_FILE } from './schema.ts';
 import type { SnapshotTables } from './snapshot-tables.ts';
 import type { Statements } from './statements.ts';
 import type { TrashTables } from './trash-tables.ts';
+import type { NumberRun } from './volume-move-tables.ts';
 import type { VolumeTables } from './volume-tables.ts';
 
 export interface NewInode {
@@ -31,6 +33,8 @@ export interface NewInode {
   readonly orphanedNs: string | null;
   readonly policy: number;
   readonly allowed: number | null;
+  /** The directory whose placement class it has; absent: the volume's. */
+  readonly placement?: number;
   /** A reserved number; absent: the next one. */
   readonly id?: number;
 }
@@ -53,6 +57,7 @@ export interface InodeWithContents {
   readonly contentsSeq: number;
   readonly policy: number;
   readonly allowed: number | null;
+  readonly placement: number;
 }
 
 const INODE = `SELECT ${INODE_COLUMNS} FROM inodes i WHERE i.id = ?`;
@@ -61,6 +66,7 @@ interface SharedTables {
   readonly volumes: VolumeTables;
   readonly numbers: InodeNumbers;
   readonly placements: PlacementTables;
+  readonly classes: DirectoryClassTables;
   readonly trash: TrashTables;
   readonly snapshots: SnapshotTables;
   readonly deletions: DeletionLog;
@@ -73,6 +79,7 @@ export class InodeTables {
   readonly #volumes: VolumeTables;
   readonly #numbers: InodeNumbers;
   readonly #placements: PlacementTables;
+  readonly #classes: DirectoryClassTables;
   readonly #trash: TrashTables;
   readonly #snapshots: SnapshotTables;
   readonly #deletions: DeletionLog;
@@ -82,12 +89,13 @@ export class InodeTables {
 
   constructor(
     statements: Statements,
-    { volumes, numbers, placements, trash, snapshots, deletions, changes }: SharedTables,
+    { volumes, numbers, placements, classes, trash, snapshots, deletions, changes }: SharedTables,
   ) {
     this.#statements = statements;
     this.#volumes = volumes;
     this.#numbers = numbers;
     this.#placements = placements;
+    this.#classes = classes;
     this.#trash = trash;
     this.#snapshots = snapshots;
     this.#deletions = deletions;
@@ -108,12 +116,26 @@ export class InodeTables {
     return this.#statements.get('SELECT 1 FROM inodes WHERE id = ?', id) !== undefined;
   }
 
+  volumeOf(id: number): number | undefined {
+    return this.#statements.get<{ volume: number }>('SELECT volume FROM inodes WHERE id = ?', id)?.volume;
+  }
+
+  /** Inodes with numbers of the run, in their order. */
+  within({ first, last }: NumberRun, countMax: number): number[] {
+    return this.#statements
+      .all<{ id: number }>(
+        'SELECT id FROM inodes WHERE id >= ? AND id <= ? ORDER BY id LIMIT ?',
+        ...[first, last, countMax],
+      )
+      .map(({ id }) => id);
+  }
+
   /** @returns the new inode's number: larger than all before, unless it was reserved */
   insert(inode: NewInode): number {
     const id = inode.id ?? this.#numbers.take(1);
     this.#statements.run(
       `INSERT INTO inodes VALUES
-         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0, 0, ?, ?, 0, ?, ?, ?, 0, 0, ?, 0)`,
+         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0, 0, ?, ?, 0, ?, ?, ?, 0, 0, ?, 0, ?)`,
       id,
       inode.volume,
       inode.kind,
@@ -137,6 +159,7 @@ export class InodeTables {
       inode.allowed,
       this.#snapshots.nextSerialOfVolume(inode.volume),
       this.storesCreationTimes ? inode.atNs : null,
+      inode.placement ?? 0,
     );
     if (inode.replicas !== '') this.#placements.add(id, inode.replicas);
     this.#volumes.count(inode.volume, 1, 0);
@@ -148,7 +171,7 @@ export class InodeTables {
   insertWithContents(inode: InodeWithContents): void {
     this.#statements.run(
       `INSERT INTO inodes VALUES
-         (?, ?, ${KIND_FILE}, ?, ?, ?, 1, ?, ?, ?, ?, '', 0, ?, 1, ?, ?, ?, ?, ?, 0, 0, 0, 0, NULL, 0, ?, ?, ?, 0, 0, ?, 0)`,
+         (?, ?, ${KIND_FILE}, ?, ?, ?, 1, ?, ?, ?, ?, '', 0, ?, 1, ?, ?, ?, ?, ?, 0, 0, 0, 0, NULL, 0, ?, ?, ?, 0, 0, ?, 0, ?)`,
       inode.id,
       inode.volume,
       inode.mode,
@@ -168,20 +191,27 @@ export class InodeTables {
       inode.allowed,
       this.#snapshots.nextSerialOfVolume(inode.volume),
       this.storesCreationTimes ? inode.createdNs : null,
+      inode.placement,
     );
     this.#placements.insert(inode.id, inode.replicas);
   }
 
   delete(inode: InodeRow): void {
     this.#changes.touch(inode.id);
-    charge(this.#volumes, inode, -1, -chargeOf(inode));
-    if (inode.trashed) this.#trash.delete(inode.id);
+    if (inode.kind === KIND_DIRECTORY) this.#classes.delete(inode.id);
     this.#snapshots.keepInodeAndXattrs(inode.id);
     this.#statements.run('DELETE FROM xattrs WHERE inode = ?', inode.id);
-    this.#statements.run('DELETE FROM inodes WHERE id = ?', inode.id);
-    if (inode.replicas !== '') this.#placements.remove(inode.id, inode.replicas);
     this.#deletions.append(inode.id, inode.replicas);
     this.#placements.endPlan(inode.id, Number.MAX_SAFE_INTEGER);
+    this.forget(inode);
+  }
+
+  /** Deletes the row of an inode that lives on in another catalog: no client, snapshot or server learns of it. */
+  forget(inode: InodeRow): void {
+    charge(this.#volumes, inode, -1, -chargeOf(inode));
+    if (inode.trashed) this.#trash.delete(inode.id);
+    this.#statements.run('DELETE FROM inodes WHERE id = ?', inode.id);
+    if (inode.replicas !== '') this.#placements.remove(inode.id, inode.replicas);
     this.#volumes.count(inode.volume, -1, inode.kind === KIND_FILE ? -inode.sizeBytes : 0);
   }
 
@@ -211,6 +241,11 @@ export class InodeTables {
   setWanted(id: number, wanted: number): void {
     this.#changes.touch(id);
     this.#statements.run('UPDATE inodes SET wanted = ? WHERE id = ?', wanted, id);
+  }
+
+  setPlacement(id: number, placement: number): void {
+    this.#changes.touch(id);
+    this.#statements.run('UPDATE inodes SET placement = ? WHERE id = ?', placement, id);
   }
 
   setOrphaned(id: number, orphanedNs: string): void {

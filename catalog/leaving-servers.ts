@@ -1,8 +1,12 @@
 /** The catalog's primary refuses before replication, so that members of all releases execute the same commands. */
 import { ServiceError } from '../base/errors.ts';
 import { majority } from '../base/quorum.ts';
-import type { Command, CommandOf } from '../wire/catalog-api.ts';
+import type { Command, CommandOf, Place } from '../wire/catalog-api.ts';
+import { classFits } from '../wire/placement-class.ts';
+import { placementClassOf } from './file-class.ts';
+import type { InodeRow } from './inode-rows.ts';
 import type { Tables } from './tables.ts';
+import { resolvePlace } from './walk.ts';
 
 /** @throws ServiceError if the command counts on a leaving server, or removes a needed one */
 export function refuseLeaving(tables: Tables, command: Command): void {
@@ -21,6 +25,7 @@ export function refuseLeaving(tables: Tables, command: Command): void {
     case 'replace-with-contents':
       // So that the receiving server stores the contents the usual way.
       refuseOut(tables, command.replicas, 'bad-request');
+      refuseOtherClass(tables, command);
       return;
     case 'server-remove':
       if (!command.dead) refuseNeeded(tables, command);
@@ -38,6 +43,32 @@ function refuseOut(
   const out = members.find((id) => stateOf(tables, id) === 'out');
   if (out !== undefined)
     throw new ServiceError(code, `Server ${out} is removed, and has no part of new files`);
+}
+
+/** Refuses contents at other servers than those of the directory's class, which has changed since they were stored. */
+function refuseOtherClass(tables: Tables, { place, replicas }: CommandOf<'replace-with-contents'>): void {
+  if (tables.classes.isEmpty) return;
+  const directory = directoryAt(tables, place);
+  if (directory === undefined || directory.placement === 0) return;
+  const volume = tables.volumes.row(directory.volume);
+  const files = tables.classes.of(volume, directory.placement);
+  const required = placementClassOf(files);
+  const isAllowed = (id: string): boolean => {
+    const server = tables.servers.server(id);
+    return server === undefined || classFits(required, server);
+  };
+  if (replicas.length === files.replicas && replicas.every(isAllowed)) return;
+  throw new ServiceError('bad-request', `Files of directory ${directory.id} are on other servers`);
+}
+
+function directoryAt(tables: Tables, place: Place): InodeRow | undefined {
+  try {
+    return resolvePlace(tables, place, true)?.directory;
+  } catch (error) {
+    // Execution refuses it, and stores the refusal for retries.
+    if (error instanceof ServiceError) return undefined;
+    throw error;
+  }
 }
 
 /** Refuses to remove a server if a reserved number, whose members are fixed, would have no majority without it. */

@@ -1,46 +1,47 @@
-import type { MiscountedPosition } from '../wire/catalog-api.ts';
-import type { PlacedRow, ReplicaGroup } from './placement-tables.ts';
+import type { PlacedPosition, ServerInfo } from '../wire/catalog-api.ts';
+import { classFits, isRestricted } from '../wire/placement-class.ts';
+import { type FileClass, placementClassOf } from './file-class.ts';
+import { filesOfSets, type PlacedPage } from './placed-page.ts';
+import type { PlacedSet } from './placement-tables.ts';
 import type { Tables } from './tables.ts';
 
-const BEFORE_ALL: ReplicaGroup = { volume: 0, members: 0, wanted: 0 };
-
-interface MiscountedRows {
-  readonly rows: readonly PlacedRow[];
-  /** Resume point, null at the end. */
-  readonly next: MiscountedPosition | null;
+export interface MiscountedQuery {
+  readonly after: PlacedPosition | null;
+  /** How many servers there are for replicas: a file that has as many has not too few. */
+  readonly servers: number;
+  /** Servers that take no replicas, of those that labels and zones allow. */
+  readonly away?: readonly string[];
+  readonly countMax: number;
 }
 
 /**
- * Files with too few or too many replicas. Costs a step per group of files and what is found, not what is there: a
- * change of a volume's number of replicas makes groups miscounted, and touches no file.
- * @param servers how many servers there are for replicas: a file that has as many has not too few
+ * Files with too few or too many replicas. Costs a step per number of replicas in a class and what is found, not what
+ * is there: a change of a class's number makes them miscounted, and touches no file.
  */
-export function miscountedFiles(
-  tables: Tables,
-  after: MiscountedPosition | null,
-  servers: number,
-  countMax: number,
-): MiscountedRows {
-  const { placements } = tables;
-  const rows: PlacedRow[] = [];
-  let inode = after?.inode ?? 0;
-  let group: ReplicaGroup | undefined = after ?? placements.nextGroup(BEFORE_ALL);
-  for (; group !== undefined; group = placements.nextGroup(group)) {
-    if (isMiscounted(tables, group, servers)) {
-      rows.push(...placements.filesOfGroup(group, inode, countMax - rows.length));
-      const last = rows.at(-1);
-      if (last !== undefined && rows.length === countMax) return { rows, next: { ...group, inode: last.id } };
-    }
-    inode = 0;
-  }
-  return { rows, next: null };
+export function miscountedFiles(tables: Tables, query: MiscountedQuery): PlacedPage {
+  const { placements, volumes } = tables;
+  const moved = new Set(tables.moves.moved());
+  const servers = tables.servers.all();
+  const isMiscounted = (set: PlacedSet): boolean => {
+    if (moved.has(set.volume)) return false;
+    const files = tables.classes.of(volumes.row(set.volume), set.placement);
+    const count = set.wanted === 0 ? files.replicas : set.wanted;
+    const most = isRestricted(placementClassOf(files)) ? allowedCount(files, servers, query) : query.servers;
+    return set.members > count || set.members < Math.min(count, most);
+  };
+  return filesOfSets(placements, query, {
+    isWrong: isMiscounted,
+    next: (set, isWrong) => (isWrong ? placements.nextSet(set) : placements.nextCount(set)),
+  });
 }
 
-function isMiscounted(
-  { volumes }: Tables,
-  { volume, members, wanted }: ReplicaGroup,
-  servers: number,
-): boolean {
-  const count = wanted === 0 ? volumes.row(volume).replicas : wanted;
-  return members > count || members < Math.min(count, servers);
+function allowedCount(
+  files: FileClass,
+  servers: readonly ServerInfo[],
+  { away = [] }: MiscountedQuery,
+): number {
+  const required = placementClassOf(files);
+  return servers.filter(
+    (server) => server.state === 'in' && !away.includes(server.id) && classFits(required, server),
+  ).length;
 }

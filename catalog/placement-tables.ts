@@ -9,17 +9,23 @@ export interface PlacedRow {
   readonly view: number;
   readonly wanted: number;
   readonly volume: number;
+  /** The directory whose class it has; 0: the volume's. */
+  readonly placement: number;
   readonly sizeBytes: number;
   /** Index of the file's policy; the volume's at creation. */
   readonly policy: number;
   readonly objectBytes: number;
 }
 
-/** Files of a volume with equal numbers of replicas and of wanted ones; `wanted` is 0 if the volume decides. */
-export interface ReplicaGroup {
+/** Files of a class with equal servers, and equal numbers of wanted ones; `wanted` is 0 if the class decides. */
+export interface PlacedSet {
   readonly volume: number;
+  /** The directory whose class they have; 0: the volume's. */
+  readonly placement: number;
   readonly members: number;
   readonly wanted: number;
+  /** Server ids, separated by commas. */
+  readonly replicas: string;
 }
 
 /** Files with equal servers; `first` is the smallest one. */
@@ -30,11 +36,11 @@ export interface MovingSet {
 }
 
 const PLACED_COLUMNS =
-  'id, replicas, view, wanted, volume, size AS sizeBytes, policy, object_bytes AS objectBytes';
+  'id, replicas, view, wanted, volume, placement, size AS sizeBytes, policy, object_bytes AS objectBytes';
 const PLACED = `SELECT ${PLACED_COLUMNS} FROM inodes WHERE id = ? AND kind = ${KIND_FILE}`;
 const PLACED_ON = 'SELECT 1 FROM placements WHERE server = ? LIMIT 1';
 const PLANNED = 'SELECT 1 FROM planned_members WHERE server = ? LIMIT 1';
-/** The condition of the index `file_members`. A file without servers will preserve another's contents soon. */
+/** The condition of the index `file_sets`. A file without servers will preserve another's contents soon. */
 const IS_PLACED = `kind = ${KIND_FILE} AND replicas <> ''`;
 
 /** Which servers hold which files, and will hold them. Plain access, no rules. */
@@ -124,13 +130,18 @@ export class PlacementTables {
 
   /** Replaces the planned members of a file. */
   plan(inode: number, servers: readonly string[], view: number, { epoch, turn }: PlanMark): void {
-    if (!this.hasPlanned) this.#statements.run('UPDATE counters SET planned = 1');
+    this.notePlanned();
     this.endPlan(inode, Number.MAX_SAFE_INTEGER);
     for (const server of servers)
       this.#statements.run(
         'INSERT INTO planned_members (server, inode, view, epoch, turn) VALUES (?, ?, ?, ?, ?)',
         ...[server, inode, view, epoch, turn],
       );
+  }
+
+  /** There is a plan, or was one. */
+  notePlanned(): void {
+    if (!this.hasPlanned) this.#statements.run('UPDATE counters SET planned = 1');
   }
 
   get hasPlanned(): boolean {
@@ -180,21 +191,33 @@ export class PlacementTables {
     return this.#statements.get<PlacedRow>(PLACED, inode);
   }
 
-  /** The group after the given one; undefined after the last. Takes one step in the index, however many files. */
-  nextGroup({ volume, members, wanted }: ReplicaGroup): ReplicaGroup | undefined {
-    return this.#statements.get<ReplicaGroup>(
-      `SELECT volume, members, wanted FROM inodes INDEXED BY file_members
-       WHERE ${IS_PLACED} AND (volume, members, wanted) >= (?, ?, ?) ORDER BY volume, members, wanted LIMIT 1`,
-      // Not `>` of the group itself: SQLite would visit all its files first.
-      ...[volume, members, wanted + 1],
+  /** The next set; undefined after the last. Takes one step in the index, however many files. */
+  nextSet({ volume, placement, members, wanted, replicas }: PlacedSet): PlacedSet | undefined {
+    // The least text that is greater. Not `>` of the set itself: SQLite would visit all its files first.
+    return this.#setFrom(volume, placement, members, wanted, `${replicas}\0`);
+  }
+
+  /** The next set with another volume, class, number of members, or wanted number. */
+  nextCount({ volume, placement, members, wanted }: PlacedSet): PlacedSet | undefined {
+    return this.#setFrom(volume, placement, members, wanted + 1, '');
+  }
+
+  #setFrom(...from: [...counts: [number, number, number, number], replicas: string]): PlacedSet | undefined {
+    return this.#statements.get<PlacedSet>(
+      `SELECT volume, placement, members, wanted, replicas FROM inodes INDEXED BY file_sets
+       WHERE ${IS_PLACED} AND (volume, placement, members, wanted, replicas) >= (?, ?, ?, ?, ?)
+       ORDER BY volume, placement, members, wanted, replicas LIMIT 1`,
+      ...from,
     );
   }
 
-  filesOfGroup({ volume, members, wanted }: ReplicaGroup, after: number, countMax: number): PlacedRow[] {
+  filesOfSet(set: PlacedSet, after: number, countMax: number): PlacedRow[] {
+    const { volume, placement, members, wanted, replicas } = set;
     return this.#statements.all<PlacedRow>(
-      `SELECT ${PLACED_COLUMNS} FROM inodes INDEXED BY file_members
-       WHERE ${IS_PLACED} AND volume = ? AND members = ? AND wanted = ? AND id > ? ORDER BY id LIMIT ?`,
-      ...[volume, members, wanted, after, countMax],
+      `SELECT ${PLACED_COLUMNS} FROM inodes INDEXED BY file_sets
+       WHERE ${IS_PLACED} AND volume = ? AND placement = ? AND members = ? AND wanted = ? AND replicas = ? AND id > ?
+       ORDER BY id LIMIT ?`,
+      ...[volume, placement, members, wanted, replicas, after, countMax],
     );
   }
 }

@@ -1,6 +1,6 @@
 import { unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
-import type { PlacedFile, Query, QueryResults } from '../wire/catalog-api.ts';
+import type { PlacedFile, Query, QueryResults, VolumeInfo } from '../wire/catalog-api.ts';
 import {
   fileSettingsOf,
   placedFileOf,
@@ -10,19 +10,27 @@ import {
   volumeInfoOf,
 } from './attributes.ts';
 import { isCounted } from './charges.ts';
+import { catalogState } from './commands/catalog-lifecycle.ts';
+import { hasGarbage } from './commands/files.ts';
 import { noAttribute } from './commands/set-attributes.ts';
 import { isSweepPending } from './commands/snapshots.ts';
 import { pathCheck } from './commands/trash.ts';
+import type { DirectoryClassRow } from './directory-class-tables.ts';
 import type { NameRow } from './entry-tables.ts';
+import { placementClassOf } from './file-class.ts';
 import { filesNeeding } from './files-needing.ts';
 import { miscountedFiles } from './miscounted-files.ts';
+import { misplacedFiles } from './misplaced-files.ts';
 import { nameCheck } from './names.ts';
 import type { PlacedRow } from './placement-tables.ts';
+import { presentRows } from './present-rows.ts';
 import type { CatalogDatabase } from './schema.ts';
+import { refuseElsewhere } from './scopes.ts';
 import { sessionLast, sessionsMissing } from './sessions.ts';
 import { Tables } from './tables.ts';
 import { directoryOf, inodeOf, treeAt, treeByName, volumeOf } from './tree.ts';
 import { DELETIONS_VERSION } from './versions.ts';
+import { volumeExport } from './volume-export.ts';
 import type { VolumeRow } from './volume-tables.ts';
 import { pathInode, pathTo } from './walk.ts';
 
@@ -37,6 +45,7 @@ export function runQuery<Kind extends Query['kind']>(
 ): QueryResults[Kind];
 export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query['kind']] {
   const tables = Tables.of(db);
+  refuseElsewhere(tables, query);
   switch (query.kind) {
     case 'resolve':
       return resolved(tables, query);
@@ -82,14 +91,15 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       return { snapshots: tables.snapshots.all(volume.id).map((row) => snapshotInfoOf(volume, row)) };
     }
     case 'sweeps':
-      return { pending: isSweepPending(tables) };
+      return { pending: isSweepPending(tables), garbage: hasGarbage(tables) };
     case 'live-files':
       return { inodes: tables.inodeLists.live(volumeOf(tables, query.volume).id, query.countMax) };
     case 'reservations': {
       const { after, countMax } = query;
-      const rows = query.live
-        ? tables.inodeLists.allLive(after, countMax)
-        : tables.inodeLists.reserving(after, countMax);
+      const { inodeLists } = tables;
+      const rows = presentRows(tables, after, countMax, (from, most) =>
+        query.live ? inodeLists.allLive(from, most) : inodeLists.reserving(from, most),
+      );
       const files = rows.filter(isCounted).map(({ id, markEpoch, markTurn }) => ({
         inode: id,
         mark: { epoch: markEpoch, turn: markTurn },
@@ -97,9 +107,9 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       return { files, next: rows.length < countMax ? null : (rows.at(-1)?.id ?? null) };
     }
     case 'volume':
-      return { volume: volumeInfoOf(volumeOf(tables, query.name)) };
+      return { volume: shownVolume(tables, volumeOf(tables, query.name)) };
     case 'volumes':
-      return { volumes: tables.volumes.all().map(volumeInfoOf) };
+      return { volumes: tables.volumes.all().map((volume) => shownVolume(tables, volume)) };
     case 'outcome':
       return sessionLast(tables, query.session);
     case 'missing-commands':
@@ -119,22 +129,43 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
     }
     case 'files-needing':
       return filesNeeding(tables, query.server, query.without);
+    case 'placement-classes':
+      return { classes: tables.classes.all().map((row) => directoryClassOf(tables, row, query.paths)) };
     case 'voters':
       return { view: tables.servers.voters() };
+    case 'catalog-state':
+      return catalogState(tables);
+    case 'catalogs': {
+      const { version } = tables.catalogs;
+      if (query.known === version) return { version, catalogs: [], servers: [] };
+      const moved = tables.moves.list();
+      return { ...tables.catalogs.list(), ...(moved.length === 0 ? {} : { moved }) };
+    }
+    case 'moves':
+      return { moves: tables.moves.all().map(({ catalog, phase }) => ({ catalog, phase })) };
+    case 'volume-export':
+      return volumeExport(tables, query.number, query.after);
     case 'files-on': {
-      const rows = tables.placements.filesOn(query.server, query.after, query.countMax + 1);
+      const rows = presentRows(tables, query.after, query.countMax + 1, (after, most) =>
+        tables.placements.filesOn(query.server, after, most),
+      );
       return {
         files: placedFiles(tables, rows.slice(0, query.countMax)),
         more: rows.length > query.countMax,
       };
     }
     case 'files-miscounted': {
-      const { after, servers, countMax } = query;
-      const { rows, next } = miscountedFiles(tables, after, servers, countMax);
+      const { rows, next } = miscountedFiles(tables, query);
+      return { files: placedFiles(tables, rows), next };
+    }
+    case 'files-misplaced': {
+      const { rows, next } = misplacedFiles(tables, query);
       return { files: placedFiles(tables, rows), next };
     }
     case 'plans': {
-      const rows = tables.placements.plannedFiles(query.after, query.countMax);
+      const rows = presentRows(tables, query.after, query.countMax, (after, most) =>
+        tables.placements.plannedFiles(after, most),
+      );
       const next = rows.length < query.countMax ? null : (rows.at(-1)?.id ?? null);
       return { files: placedFiles(tables, rows), next, begun: tables.placements.hasPlanned };
     }
@@ -166,8 +197,8 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
   }
 }
 
-function resolved(tables: Tables, { volume, path, follow }: QueryOf<'resolve'>): QueryResults['resolve'] {
-  return { attributes: shownOf(treeByName(tables, volume).tree, pathInode(tables, volume, path, follow)) };
+function resolved(tables: Tables, { volume, path, ...how }: QueryOf<'resolve'>): QueryResults['resolve'] {
+  return { attributes: shownOf(treeByName(tables, volume).tree, pathInode(tables, volume, path, how)) };
 }
 
 /** @returns an entry's path in its volume; null if its directory is unlinked */
@@ -177,6 +208,25 @@ function pathOf(tables: Tables, { inode, parent, name }: NameRow): FoundPath | n
   return path === null ? null : { inode, volume: directory.volumeName, path };
 }
 
+function directoryClassOf(
+  tables: Tables,
+  row: DirectoryClassRow,
+  withPath = false,
+): QueryResults['placement-classes']['classes'][number] {
+  const { directory, volume, replicas } = row;
+  const { name } = tables.volumes.row(volume);
+  const path = withPath ? { path: directoryPath(tables, directory) } : {};
+  const count = replicas === 0 ? {} : { replicas };
+  return { directory, volume: name, ...path, ...placementClassOf(row), ...count };
+}
+
+function directoryPath(tables: Tables, id: number): string {
+  const { parent } = tables.inodes.existing(id);
+  const name = parent === id ? undefined : tables.entries.nameIn(parent, id);
+  // A directory with a class is linked: its removal ends the class.
+  return name === undefined ? '/' : (pathTo(tables, tables.inodes.existing(parent), name) ?? '/');
+}
+
 function placedFiles(tables: Tables, rows: readonly PlacedRow[], settings = false): PlacedFile[] {
   const volumes = new Map<number, VolumeRow>();
   const arePlanned = tables.placements.hasPlanned;
@@ -184,7 +234,14 @@ function placedFiles(tables: Tables, rows: readonly PlacedRow[], settings = fals
     const volume = volumes.get(row.volume) ?? tables.volumes.row(row.volume);
     volumes.set(row.volume, volume);
     const plan = arePlanned ? tables.placements.planOf(row.id) : null;
-    const placed = { ...placedFileOf(row, volume.replicas), ...(plan === null ? {} : { planned: plan }) };
+    const placed = {
+      ...placedFileOf(row, tables.classes.of(volume, row.placement)),
+      ...(plan === null ? {} : { planned: plan }),
+    };
     return settings ? { ...placed, settings: fileSettingsOf(row, volume) } : placed;
   });
+}
+
+function shownVolume({ own }: Tables, row: VolumeRow): VolumeInfo {
+  return { ...volumeInfoOf(row), ...(own.isRoot ? {} : { catalog: own.number }) };
 }

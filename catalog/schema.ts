@@ -1,11 +1,12 @@
 import type Database from 'better-sqlite3';
 import { ServiceError } from '../base/errors.ts';
+import { type CatalogNumber, inodesOf, ROOT_CATALOG, ROOT_NUMBERS_END } from '../base/ids.ts';
 
 /** The catalog's database handle; its owner opens and ends transactions. */
 export type CatalogDatabase = Database.Database;
 
 /** Version of the tables, stored as `user_version`. */
-export const SCHEMA_VERSION = 10;
+export const SCHEMA_VERSION = 12;
 
 /** Kinds of inodes in the tables. A number is never reused. */
 export const KIND_FILE = 1;
@@ -400,6 +401,128 @@ const DELETIONS = `
   ALTER TABLE counters ADD COLUMN logged INTEGER NOT NULL DEFAULT 0;
 `;
 
+/** Volumes with a catalog of their own. */
+const CATALOGS = `
+  -- of the root catalog: the catalogs of volumes; rows stay
+  CREATE TABLE volume_catalogs (
+    number         INTEGER PRIMARY KEY,
+    name           TEXT NOT NULL COLLATE BINARY,
+    -- creating, ready, removing or removed
+    state          TEXT NOT NULL,
+    -- the newest reported view, and its members: ids of servers, separated by commas
+    view           INTEGER NOT NULL,
+    members        TEXT NOT NULL,
+    -- version of the list at which the row was made, and at which it got its state
+    made           INTEGER NOT NULL,
+    since          INTEGER NOT NULL,
+    -- of the volume at its creation, as JSON
+    settings       TEXT NOT NULL,
+    -- the latest removal that was refused: its since, or 0, and the reason
+    refused_since  INTEGER NOT NULL,
+    refused_why    TEXT NOT NULL
+  ) STRICT;
+  -- which catalog this is
+  CREATE TABLE own_catalog (
+    id             INTEGER PRIMARY KEY CHECK (id = 1),
+    -- 0: the root catalog; the other columns are of volumes' catalogs
+    number         INTEGER NOT NULL,
+    -- of its volume; empty before it has begun
+    name           TEXT NOT NULL,
+    begun          INTEGER NOT NULL,
+    closed         INTEGER NOT NULL,
+    -- the latest removal that it refused: since of its row, or 0, and the reason
+    refused_since  INTEGER NOT NULL,
+    refused_why    TEXT NOT NULL
+  ) STRICT;
+  INSERT INTO own_catalog VALUES (1, ${ROOT_CATALOG}, '', 0, 0, 0, '');
+  -- inode numbers below it may be given out
+  ALTER TABLE counters ADD COLUMN number_limit INTEGER NOT NULL DEFAULT ${ROOT_NUMBERS_END};
+  -- of a volume's catalog: the epoch in which it gave out numbers last
+  ALTER TABLE counters ADD COLUMN numbers_epoch INTEGER NOT NULL DEFAULT 0;
+
+  CREATE UNIQUE INDEX volume_catalog_names ON volume_catalogs (name) WHERE state <> 'removed';
+
+  -- catalogs of volumes that have nothing at a draining server, and place nothing there
+  CREATE TABLE left_catalogs (
+    server   TEXT NOT NULL COLLATE BINARY,
+    catalog  INTEGER NOT NULL,
+    PRIMARY KEY (server, catalog)
+  ) STRICT, WITHOUT ROWID;
+
+  -- version of the list at the server's last change that is listed
+  ALTER TABLE servers ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
+  -- version of the list when storage_id was stored
+  ALTER TABLE servers ADD COLUMN stored_at INTEGER NOT NULL DEFAULT 0;
+  -- version of the list of servers and volumes' catalogs
+  ALTER TABLE counters ADD COLUMN catalogs_version INTEGER NOT NULL DEFAULT 0;
+  -- the version of commands whose rules are applied, from version 12 on
+  ALTER TABLE counters ADD COLUMN rules INTEGER NOT NULL DEFAULT 0;
+`;
+
+/** Which servers may hold files: with all labels, in any of the zones. Lists are separated by commas. */
+const PLACEMENT_CLASSES = `
+  ALTER TABLE servers ADD COLUMN labels TEXT NOT NULL DEFAULT '';
+  ALTER TABLE volumes ADD COLUMN labels TEXT NOT NULL DEFAULT '';
+  ALTER TABLE volumes ADD COLUMN zones TEXT NOT NULL DEFAULT '';
+  -- of directories: these labels and zones are instead of the volume's
+  CREATE TABLE directory_classes (
+    directory  INTEGER PRIMARY KEY,
+    volume     INTEGER NOT NULL,
+    labels     TEXT NOT NULL,
+    zones      TEXT NOT NULL,
+    -- 0: as many as the volume
+    replicas   INTEGER NOT NULL
+  ) STRICT;
+  -- the directory whose class the inode has, if it has one still; 0: its volume's
+  ALTER TABLE inodes ADD COLUMN placement INTEGER NOT NULL DEFAULT 0;
+  -- finds files with too few or too many replicas, or on other servers than allowed, without visiting the others
+  DROP INDEX file_members;
+  CREATE INDEX file_sets ON inodes (volume, placement, members, wanted, replicas) WHERE kind = ${KIND_FILE} AND replicas <> '';
+`;
+
+/** Volumes that are attached in others. */
+const JUNCTIONS = `
+  -- directories at which volumes with a catalog of their own may be attached: the root catalog lists whether they are
+  CREATE TABLE junctions (
+    inode    INTEGER PRIMARY KEY,
+    catalog  INTEGER NOT NULL,
+    -- of that catalog
+    volume   TEXT NOT NULL,
+    -- 1 once a second request to create it has returned it
+    shared   INTEGER NOT NULL DEFAULT 0
+  ) STRICT;
+  -- of the root catalog: the junction at which the volume is attached, or 0
+  ALTER TABLE volume_catalogs ADD COLUMN attached INTEGER NOT NULL DEFAULT 0;
+`;
+
+/** Volumes that move from the root catalog to a catalog of their own. */
+const MOVES = `
+  -- of the root catalog; rows stay
+  CREATE TABLE volume_moves (
+    catalog   INTEGER PRIMARY KEY,
+    volume    INTEGER NOT NULL,
+    -- begun, frozen, numbered, moved or forgotten
+    phase     TEXT NOT NULL,
+    -- while frozen: whose numbers are up to here is recorded; once moved: rows of numbers up to here are deleted
+    position  INTEGER NOT NULL,
+    -- while frozen: 1 if no number after the last of the volume's is another volume's
+    extends   INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX frozen_volumes ON volume_moves (volume) WHERE phase IN ('frozen', 'numbered');
+  CREATE INDEX moved_volumes ON volume_moves (volume) WHERE phase = 'moved';
+  -- of the root catalog, and of the one that has them: numbers that the root catalog gave to inodes of the volume
+  CREATE TABLE moved_numbers (
+    first    INTEGER PRIMARY KEY,
+    last     INTEGER NOT NULL,
+    catalog  INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX numbers_moved_to ON moved_numbers (catalog, last, first);
+  -- of a volume's catalog: how far it has imported the rows of its volume
+  ALTER TABLE own_catalog ADD COLUMN imported TEXT NOT NULL DEFAULT '';
+  -- id of the volume whose files alone may have the numbers, which move with it; 0 if the reservation named none
+  ALTER TABLE reserved ADD COLUMN volume INTEGER NOT NULL DEFAULT 0;
+`;
+
 /** From version 1 to 2; servers are added when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -426,11 +549,14 @@ const MIGRATIONS: readonly string[] = [
   CREATIONS,
   FLAGS,
   REPLICA_COUNTS + CLUSTER + DELETIONS,
+  CATALOGS + PLACEMENT_CLASSES,
+  JUNCTIONS + MOVES,
 ];
 
 /** The tables, each with its key columns, in the order of the canonical dump. */
 export const TABLE_KEYS = {
   counters: 'id',
+  own_catalog: 'id',
   volumes: 'id',
   inodes: 'id',
   entries: 'parent, name',
@@ -448,7 +574,13 @@ export const TABLE_KEYS = {
   deletion_logs: 'server',
   deletions: 'server, seq',
   voters: 'id',
+  volume_catalogs: 'number',
+  left_catalogs: 'server, catalog',
+  volume_moves: 'catalog',
+  moved_numbers: 'first',
   reserved: 'first',
+  directory_classes: 'directory',
+  junctions: 'inode',
   trash: 'inode',
   snapshots: 'volume, serial',
   sweeps: 'volume, serial',
@@ -457,8 +589,11 @@ export const TABLE_KEYS = {
   past_xattrs: 'inode, name, until',
 } as const;
 
-/** Creates or upgrades the tables, and refuses those of a later version. The caller has no open transaction. */
-export function ensureSchema(db: CatalogDatabase): void {
+/**
+ * Creates or upgrades the tables, and refuses those of a later version. The caller has no open transaction.
+ * @param catalog whose tables they are, if they are created
+ */
+export function ensureSchema(db: CatalogDatabase, catalog: CatalogNumber = ROOT_CATALOG): void {
   const version = db.pragma('user_version', { simple: true });
   if (version === SCHEMA_VERSION) return;
   if (typeof version !== 'number' || version < 0 || version > SCHEMA_VERSION) {
@@ -469,6 +604,14 @@ export function ensureSchema(db: CatalogDatabase): void {
   }
   // A new database starts with version 2.
   const [first, from] = version === 0 ? [TABLES + SERVER_TABLES, 2] : ['', version];
+  const last = version === 0 && catalog !== ROOT_CATALOG ? ofVolume(catalog) : '';
   const steps = MIGRATIONS.slice(from - 1).join('');
-  db.exec(`BEGIN IMMEDIATE; ${first} ${steps} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);
+  db.exec(`BEGIN IMMEDIATE; ${first} ${steps} ${last} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);
+}
+
+/** The first number is the root directory's; others need a limit that is flushed. */
+function ofVolume(catalog: CatalogNumber): string {
+  const next = inodesOf(catalog).first + 1;
+  return `UPDATE own_catalog SET number = ${catalog};
+    UPDATE counters SET next_inode = ${next}, number_limit = ${next};`;
 }

@@ -1,11 +1,15 @@
 import type { ClusterSettings, ServerInfo, Voters } from '../wire/catalog-api.ts';
+import { joinList, splitList } from './lists.ts';
 import type { Statements } from './statements.ts';
 
 const SERVER_COLUMNS = `id, url, zone, state, storage_id AS storageId, born_at AS bornAt,
   free_bytes AS freeBytes, total_bytes AS totalBytes, CAST(registered_ns AS TEXT) AS registeredNs,
-  CAST(maintenance_ns AS TEXT) AS maintenanceNs`;
+  CAST(maintenance_ns AS TEXT) AS maintenanceNs, labels`;
 
-type ServerRow = Omit<ServerInfo, 'maintenanceNs'> & { readonly maintenanceNs: string | null };
+type ServerRow = Omit<ServerInfo, 'maintenanceNs' | 'labels'> & {
+  readonly maintenanceNs: string | null;
+  readonly labels: string;
+};
 
 /** Servers, replaced stores, the voters of named leases, and settings. Plain access, no rules. */
 export class ServerTables {
@@ -28,7 +32,13 @@ export class ServerTables {
 
   put(server: ServerInfo): void {
     this.#statements.run(
-      'INSERT OR REPLACE INTO servers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+      `INSERT INTO servers
+         (id, url, zone, state, storage_id, born_at, free_bytes, total_bytes, registered_ns, maintenance_ns, labels)
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+       ON CONFLICT (id) DO UPDATE SET url = excluded.url, zone = excluded.zone, state = excluded.state,
+         storage_id = excluded.storage_id, born_at = excluded.born_at, free_bytes = excluded.free_bytes,
+         total_bytes = excluded.total_bytes, registered_ns = excluded.registered_ns,
+         maintenance_ns = excluded.maintenance_ns, labels = excluded.labels`,
       server.id,
       server.url,
       server.zone,
@@ -39,6 +49,7 @@ export class ServerTables {
       server.totalBytes,
       server.registeredNs,
       server.maintenanceNs ?? null,
+      joinList(server.labels),
     );
   }
 
@@ -72,7 +83,11 @@ export class ServerTables {
   }
 }
 
-/** Without maintenance the field is absent: earlier releases, which store the same results, do not know it. */
-function serverInfoOf({ maintenanceNs, ...server }: ServerRow): ServerInfo {
-  return maintenanceNs === null ? server : { ...server, maintenanceNs };
+/** Empty fields are absent: earlier releases, which store the same results, do not know them. */
+function serverInfoOf({ maintenanceNs, labels, ...server }: ServerRow): ServerInfo {
+  return {
+    ...server,
+    ...(labels === '' ? {} : { labels: splitList(labels) }),
+    ...(maintenanceNs === null ? {} : { maintenanceNs }),
+  };
 }

@@ -1,4 +1,12 @@
-import { type ErrorCode, isErrorCode, ServiceError } from '../base/errors.ts';
+import {
+  type ErrorCode,
+  type ErrorDetails,
+  isErrorCode,
+  junctionDetailsOf,
+  type RedirectDetails,
+  redirectDetailsOf,
+  ServiceError,
+} from '../base/errors.ts';
 import type { AnsweredCommands } from '../wire/catalog-api.ts';
 import type { CommandResult } from './command.ts';
 import type { Tables } from './tables.ts';
@@ -18,12 +26,12 @@ const FULL_RETRY_MS = 5_000;
 /** A command's outcome: the same on every replica, and for every retry. */
 export type Outcome =
   | { readonly kind: 'done'; readonly result: CommandResult }
-  | {
+  | ({
       readonly kind: 'refused';
       readonly code: ErrorCode;
       readonly message: string;
-      readonly retryAfterMs?: number;
-    };
+    } & RedirectDetails &
+      Pick<ErrorDetails, 'retryAfterMs'>);
 
 /** Identifies a command; a retry has the same. */
 export interface CommandId {
@@ -34,7 +42,8 @@ export interface CommandId {
 }
 
 export function outcomeOfError(error: ServiceError): Outcome {
-  return { kind: 'refused', code: error.code, message: error.message };
+  const { code, message, details } = error;
+  return { kind: 'refused', code, message, ...redirectDetailsOf(details) };
 }
 
 export function outcomeResult(outcome: Outcome): CommandResult {
@@ -43,11 +52,12 @@ export function outcomeResult(outcome: Outcome): CommandResult {
 }
 
 export function refusalOf({
+  kind,
   code,
   message,
-  retryAfterMs,
+  ...details
 }: Extract<Outcome, { kind: 'refused' }>): ServiceError {
-  return new ServiceError(code, message, retryAfterMs === undefined ? {} : { retryAfterMs });
+  return new ServiceError(code, message, details);
 }
 
 /**
@@ -142,16 +152,20 @@ function expired(id: CommandId): Outcome {
 }
 
 function formatOutcome(outcome: Outcome): string {
-  return JSON.stringify(outcome.kind === 'done' ? outcome.result : [outcome.code, outcome.message]);
+  if (outcome.kind === 'done') return JSON.stringify(outcome.result);
+  const { code, message, junction } = outcome;
+  // A retry continues in the same volume, which has the outcome of the first attempt.
+  return JSON.stringify(junction === undefined ? [code, message] : [code, message, junction]);
 }
 
 /** Results are objects, refusals arrays. */
 function parseOutcome(text: string): Outcome {
   const value: unknown = JSON.parse(text);
   if (!Array.isArray(value)) return { kind: 'done', result: value as CommandResult };
-  const [code, message] = value as unknown[];
+  const [code, message, details] = value as unknown[];
   if (!isErrorCode(code) || typeof message !== 'string') {
     throw new ServiceError('integrity', 'A remembered outcome is damaged');
   }
-  return { kind: 'refused', code, message };
+  const junction = junctionDetailsOf(details);
+  return { kind: 'refused', code, message, ...(junction === null ? {} : { junction }) };
 }

@@ -1,4 +1,8 @@
 import type { Statements } from './statements.ts';
+import { UNCHANGING } from './volume-move-tables.ts';
+
+/** Past rows of a volume that moves to another catalog, or has moved, are swept there. */
+const DOES_CHANGE = `volume NOT IN (${UNCHANGING})`;
 
 /** The result of sweeping past rows. */
 export interface Swept {
@@ -16,13 +20,13 @@ export class SnapshotSweeps {
   }
 
   isPending(): boolean {
-    return this.#statements.get('SELECT 1 FROM sweeps LIMIT 1') !== undefined;
+    return this.#statements.get(`SELECT 1 FROM sweeps WHERE ${DOES_CHANGE} LIMIT 1`) !== undefined;
   }
 
   /** Deletes past rows that no snapshot shows, at most `countMax` per table. */
   sweep(countMax: number): Swept {
     const next = this.#statements.get<{ volume: number; serial: number }>(
-      'SELECT volume, serial FROM sweeps ORDER BY volume, serial LIMIT 1',
+      `SELECT volume, serial FROM sweeps WHERE ${DOES_CHANGE} ORDER BY volume, serial LIMIT 1`,
     );
     if (next === undefined) return { rows: 0, more: false, sources: [] };
     const { volume, serial } = next;

@@ -33,7 +33,8 @@ const PAST_ROW = `
   CAST(p.changed_ns AS TEXT) AS changedNs, CAST(p.created_ns AS TEXT) AS createdNs, p.target, p.device, '' AS replicas, 0 AS view,
   p.object_bytes AS objectBytes, p.contents_epoch AS contentsEpoch, p.contents_seq AS contentsSeq,
   p.modified_epoch AS modifiedEpoch, p.modified_seq AS modifiedSeq, 0 AS live, 0 AS markEpoch, 0 AS markTurn, p.parent,
-  NULL AS orphanedNs, 0 AS trashed, 0 AS wanted, p.policy, NULL AS allowed, 0 AS preserving, p.since, p.flags, 0 AS xattrs, p.source`;
+  NULL AS orphanedNs, 0 AS trashed, 0 AS wanted, p.policy, NULL AS allowed, 0 AS preserving, p.since, p.flags, 0 AS placement, NULL AS junction, 0 AS xattrs,
+  p.source`;
 
 /**
  * Snapshots, and past rows that they show (decision 0043). Snapshots from `since` on see a row. Before a row that the
@@ -277,6 +278,11 @@ export class SnapshotTables {
       'UPDATE volumes SET kept = (SELECT COALESCE(MAX(s.serial), 0) FROM snapshots s WHERE s.volume = volumes.id) WHERE id = ?',
       volume,
     );
+  }
+
+  /** The volume has moved to another catalog. */
+  forgetVolume(volume: number): void {
+    this.#statements.run('DELETE FROM snapshots WHERE volume = ?', volume);
   }
 
   #versionsOfInode(id: number): InodeVersions | undefined {

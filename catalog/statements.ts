@@ -24,6 +24,11 @@ export class Statements {
     return this.#statement(sql).all(...values) as Row[];
   }
 
+  /** Rows one by one: those that the caller does not take are not read. Until the end, nothing can be changed. */
+  each<Row>(sql: string, ...values: readonly unknown[]): IterableIterator<Row> {
+    return this.#statement(sql).iterate(...values) as IterableIterator<Row>;
+  }
+
   /** @returns the single value of the single row */
   counter(sql: string, ...values: readonly (number | string)[]): number {
     const row = this.get<Record<string, number>>(sql, ...values);

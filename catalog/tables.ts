@@ -2,11 +2,14 @@ import { assert } from '../base/assert.ts';
 import { AdoptedVersion } from './adopted-version.ts';
 import { ChangeRecord, type NameChange } from './change-record.ts';
 import { DeletionLog } from './deletion-log.ts';
+import { DirectoryClassTables } from './directory-class-tables.ts';
 import { EntryTables } from './entry-tables.ts';
 import { InodeLists } from './inode-lists.ts';
 import { InodeNumbers } from './inode-numbers.ts';
 import type { EntryRow, InodeRow } from './inode-rows.ts';
 import { InodeTables } from './inode-tables.ts';
+import { JunctionTables } from './junction-tables.ts';
+import { OwnCatalog } from './own-catalog.ts';
 import { PlacementTables } from './placement-tables.ts';
 import type { CatalogDatabase } from './schema.ts';
 import { ServerTables } from './server-tables.ts';
@@ -15,11 +18,15 @@ import { SnapshotSweeps } from './snapshot-sweeps.ts';
 import { SnapshotTables } from './snapshot-tables.ts';
 import { Statements } from './statements.ts';
 import { TrashTables } from './trash-tables.ts';
+import { VolumeCatalogTables } from './volume-catalog-tables.ts';
+import { VolumeMoveTables } from './volume-move-tables.ts';
+import { VolumeRowTables } from './volume-row-tables.ts';
 import { VolumeTables } from './volume-tables.ts';
 import { XattrTables } from './xattr-tables.ts';
 
 /** A handle's tables; rules are in the commands. Prepared at first use: a reading handle prepares no writes. */
 export class Tables {
+  readonly own: OwnCatalog;
   readonly version: AdoptedVersion;
   readonly volumes: VolumeTables;
   readonly inodes: InodeTables;
@@ -28,7 +35,12 @@ export class Tables {
   readonly xattrs: XattrTables;
   readonly sessions: SessionTables;
   readonly servers: ServerTables;
+  readonly catalogs: VolumeCatalogTables;
+  readonly moves: VolumeMoveTables;
+  readonly rows: VolumeRowTables;
   readonly placements: PlacementTables;
+  readonly classes: DirectoryClassTables;
+  readonly junctions: JunctionTables;
   readonly trash: TrashTables;
   /** Every change of a row that snapshots show keeps a copy first. */
   readonly snapshots: SnapshotTables;
@@ -44,20 +56,26 @@ export class Tables {
     const statements = new Statements(db);
     const changes = this.#changes;
     this.#statements = statements;
+    this.own = new OwnCatalog(statements);
     this.version = new AdoptedVersion(statements);
     this.volumes = new VolumeTables(statements);
-    this.numbers = new InodeNumbers(statements);
+    this.numbers = new InodeNumbers(statements, this.own);
     this.sessions = new SessionTables(statements);
     this.servers = new ServerTables(statements);
+    this.catalogs = new VolumeCatalogTables(statements);
+    this.moves = new VolumeMoveTables(statements, this.own);
+    this.rows = new VolumeRowTables(statements);
     this.placements = new PlacementTables(statements);
+    this.classes = new DirectoryClassTables(statements);
+    this.junctions = new JunctionTables(statements);
     this.trash = new TrashTables(statements);
     this.snapshots = new SnapshotTables(statements);
     this.sweeps = new SnapshotSweeps(statements);
     this.inodeLists = new InodeLists(statements);
     this.deletions = new DeletionLog(statements);
-    const { volumes, numbers, placements, trash, snapshots, deletions } = this;
+    const { volumes, numbers, placements, classes, trash, snapshots, deletions } = this;
     this.inodes = new InodeTables(statements, {
-      ...{ volumes, numbers, placements, trash, snapshots, deletions, changes },
+      ...{ volumes, numbers, placements, classes, trash, snapshots, deletions, changes },
     });
     this.entries = new EntryTables(statements, { snapshots, changes });
     this.xattrs = new XattrTables(statements, { snapshots, changes });

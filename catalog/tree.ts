@@ -1,4 +1,5 @@
 import { ServiceError } from '../base/errors.ts';
+import type { CatalogNumber } from '../base/ids.ts';
 import type { EntryRow, InodeRow } from './inode-rows.ts';
 import { KIND_DIRECTORY, KIND_FILE } from './schema.ts';
 import type { Tables } from './tables.ts';
@@ -34,7 +35,8 @@ export class SnapshotTree implements Tree {
     const row = this.#tables.snapshots.pastInode(id, this.serial) ?? this.#unchanged(id);
     if (row === undefined) return undefined;
     const xattrs = this.#tables.snapshots.xattrCountAt(id, this.serial);
-    if (row.kind !== KIND_FILE) return { ...row, xattrs };
+    // A snapshot shows what its volume had: a junction was an empty directory.
+    if (row.kind !== KIND_FILE) return { ...row, xattrs, junction: null };
     const source = row.source ?? 0;
     const { replicas = '', view = 0 } = this.#tables.inode(source > 0 ? source : id) ?? {};
     return { ...row, live: 0, xattrs, replicas, view };
@@ -90,8 +92,13 @@ export function treeByName(tables: Tables, name: string): { readonly tree: Tree;
 
 export function volumeOf(tables: Tables, name: string): VolumeRow {
   const volume = tables.volumes.byName(name);
-  if (volume === undefined) throw new ServiceError('not-found', `There is no volume "${name}"`);
-  return volume;
+  if (volume !== undefined) return volume;
+  const catalog = tables.catalogs.byName(name)?.number as CatalogNumber | undefined;
+  const hasMoved = catalog !== undefined && tables.moves.row(catalog) !== undefined;
+  throw new ServiceError('not-found', `There is no volume "${name}"`, {
+    ...(catalog === undefined ? {} : { elsewhere: true }),
+    ...(hasMoved ? { movedTo: catalog } : {}),
+  });
 }
 
 export function inodeOf(tree: Tables, id: number): InodeRow;

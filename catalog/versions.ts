@@ -1,6 +1,6 @@
 import { ServiceError } from '../base/errors.ts';
 import { MalformedError } from '../wire/bytes.ts';
-import type { Command } from '../wire/catalog-api.ts';
+import type { Command, CommandOf } from '../wire/catalog-api.ts';
 
 /**
  * Version of the commands' meaning. Replicas stay equal because all execute the same commands to the same effect; a
@@ -13,9 +13,11 @@ import type { Command } from '../wire/catalog-api.ts';
  *   writes; changing voters of named leases; replacement with contents; renames that leave a whiteout.
  * - 6: planned members; ended reservations. 7: holes of settled files. 8: creation times. 9: flags.
  * - 10: attributes that are changed only if the inode is unchanged. 11: settings of the cluster; maintenance of
- *   servers; logs of deletions.
+ *   servers; logs of deletions. 12: volumes with a catalog of their own; labels of servers; labels and zones of
+ *   volumes and directories. 13: volumes that are attached in others; moves of volumes to catalogs of their own;
+ *   volumes of reserved numbers.
  */
-export const COMMANDS_VERSION = 11;
+export const COMMANDS_VERSION = 13;
 
 /** Servers from this version on obey fences. @see CacheOwner.fence */
 export const FENCES_VERSION = 5;
@@ -46,6 +48,15 @@ export const DIGESTS_VERSION = 11;
 /** From this version on, deletions and moves of files are logged for their servers. */
 export const DELETIONS_VERSION = 11;
 
+/** From this version on, the root catalog keeps the version of its list of servers and volumes' catalogs. */
+export const CATALOGS_VERSION = 12;
+
+/** Servers from this version on know junctions, at which volumes are attached. */
+export const JUNCTIONS_VERSION = 13;
+
+/** Servers from this version on know that inodes move to another catalog with their volume. */
+export const VOLUME_MOVES_VERSION = 13;
+
 /** The version that introduced each command. A new command needs an entry. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {
   'volume-create': 1,
@@ -72,6 +83,9 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   'server-add': 1,
   'server-state': 1,
   'server-zone': 1,
+  'server-label': 12,
+  'set-placement': 12,
+  'inherit-placement': 12,
   'server-remove': 1,
   'follow-view': 1,
   'follow-views': 11,
@@ -98,6 +112,22 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   'cluster-set': 11,
   'server-maintenance': 11,
   'trim-deletions': 11,
+  'catalog-create': 12,
+  'catalog-report': 12,
+  'catalog-begin': 12,
+  'catalog-close': 12,
+  'follow-servers': 12,
+  'extend-numbers': 12,
+  'junction-create': 13,
+  'junction-remove': 13,
+  'volume-attach': 13,
+  'volume-detach': 13,
+  'volume-move': 13,
+  'volume-move-abort': 13,
+  'volume-freeze': 13,
+  'volume-number': 13,
+  'volume-forget': 13,
+  'catalog-import': 13,
 };
 
 /**
@@ -105,10 +135,12 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
  * unlinks (without a trash); of `open-for-write` `preserves`, `preserved` (no snapshot), `restricts` (version 9).
  */
 const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, number>> } = {
-  'volume-create': { trashMs: 2 },
-  'volume-set': { trashMs: 2 },
+  'volume-create': { trashMs: 2, labels: 12, zones: 12 },
+  'volume-set': { trashMs: 2, labels: 12, zones: 12 },
+  'volume-remove': { lost: 12 },
   'create-file': { reserved: 2 },
-  'reserve-inodes': { members: 5 },
+  'reserve-inodes': { members: 5, volume: 13 },
+  'catalog-begin': { moved: 13 },
   bear: { elsewhere: 5 },
   'note-accesses': { unset: 5 },
   'set-attributes': { touches: 9, unchangedNs: 10 },
@@ -152,6 +184,11 @@ function hasHoles(command: Command): boolean {
 export function withoutHoles(command: Command): Command {
   if (command.kind !== 'settle' || !hasHoles(command)) return command;
   return { ...command, files: command.files.map(({ holeBytes: _, ...file }) => file) };
+}
+
+/** The command for servers before `VOLUME_MOVES_VERSION`, whose numbers are for any volume. */
+export function withoutVolume({ volume: _, ...command }: CommandOf<'reserve-inodes'>): Command {
+  return command;
 }
 
 function hasReplacementCharacter(command: Command): boolean {

@@ -1,5 +1,6 @@
 import { assert } from '../base/assert.ts';
 import type { Statements } from './statements.ts';
+import { MOVED } from './volume-move-tables.ts';
 
 export interface VolumeRow {
   readonly id: number;
@@ -24,12 +25,17 @@ export interface VolumeRow {
   /** The latest snapshot ever, and the latest existing one; 0: none. */
   readonly serial: number;
   readonly kept: number;
+  /** Labels that servers of its files need, and their zones, separated by commas; empty: any server. */
+  readonly labels: string;
+  readonly zones: string;
 }
 
 const VOLUME_COLUMNS = `id, name, root, replicas, object_bytes AS objectBytes, inodes, used_bytes AS usedBytes, policy,
   quota_bytes AS quotaBytes, quota_inodes AS quotaInodes, named_inodes AS namedInodes, named_bytes AS namedBytes,
   trash_ms AS trashMs, trashed_inodes AS trashedInodes, trashed_bytes AS trashedBytes,
-  serial, kept`;
+  serial, kept, labels, zones`;
+/** Rows of a volume that has moved to another catalog stay for a while, and nothing shows them. */
+const IS_HERE = `id NOT IN (${MOVED})`;
 const VOLUME = `SELECT ${VOLUME_COLUMNS} FROM volumes WHERE id = ?`;
 
 export class VolumeTables {
@@ -49,8 +55,20 @@ export class VolumeTables {
     return this.#statements.get<VolumeRow>(`SELECT ${VOLUME_COLUMNS} FROM volumes WHERE name = ?`, name);
   }
 
+  /** Without those that have moved to other catalogs. */
   all(): VolumeRow[] {
-    return this.#statements.all<VolumeRow>(`SELECT ${VOLUME_COLUMNS} FROM volumes ORDER BY name`);
+    return this.#statements.all<VolumeRow>(
+      `SELECT ${VOLUME_COLUMNS} FROM volumes WHERE ${IS_HERE} ORDER BY name`,
+    );
+  }
+
+  /** The ids of volumes whose files not every server may hold. */
+  restricted(): number[] {
+    return this.#statements
+      .all<{ id: number }>(
+        `SELECT id FROM volumes WHERE (labels <> '' OR zones <> '') AND ${IS_HERE} ORDER BY id`,
+      )
+      .map(({ id }) => id);
   }
 
   insert(name: string, root: number, replicas: number, objectBytes: number, policy: number): number {
@@ -70,21 +88,31 @@ export class VolumeTables {
     return id;
   }
 
+  rename(id: number, name: string): void {
+    this.#statements.run('UPDATE volumes SET name = ? WHERE id = ?', name, id);
+  }
+
   setRoot(id: number, root: number): void {
     this.#statements.run('UPDATE volumes SET root = ? WHERE id = ?', root, id);
   }
 
   set(
     id: number,
-    values: Pick<VolumeRow, 'replicas' | 'policy' | 'quotaBytes' | 'quotaInodes' | 'trashMs'>,
+    values: Pick<
+      VolumeRow,
+      'replicas' | 'policy' | 'quotaBytes' | 'quotaInodes' | 'trashMs' | 'labels' | 'zones'
+    >,
   ): void {
     this.#statements.run(
-      'UPDATE volumes SET replicas = ?, policy = ?, quota_bytes = ?, quota_inodes = ?, trash_ms = ? WHERE id = ?',
+      `UPDATE volumes SET replicas = ?, policy = ?, quota_bytes = ?, quota_inodes = ?, trash_ms = ?, labels = ?, zones = ?
+       WHERE id = ?`,
       values.replicas,
       values.policy,
       values.quotaBytes,
       values.quotaInodes,
       values.trashMs,
+      values.labels,
+      values.zones,
       id,
     );
   }

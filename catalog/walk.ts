@@ -2,6 +2,7 @@ import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { Place } from '../wire/catalog-api.ts';
 import type { InodeRow } from './inode-rows.ts';
+import { leadsThrough } from './junction-refusals.ts';
 import { nameCheck, pathNames, SYMLINKS_MAX, targetNames } from './names.ts';
 import { KIND_DIRECTORY, KIND_SYMLINK } from './schema.ts';
 import type { Tables } from './tables.ts';
@@ -18,7 +19,10 @@ export interface ResolvedName {
 /** A path's end: an entry, or a directory reached without one (the root, or by `..`). */
 type End = ResolvedName | { readonly directory: null; readonly inode: ShownRow };
 
-/** Resolves a path. Symbolic links stay in the volume: absolute targets start at its root; `..` above it fails. */
+/**
+ * Resolves a path. Symbolic links stay in the volume: absolute targets start at its root; `..` above it fails.
+ * @throws ServiceError `junction` if it leads on in another volume
+ */
 function walk(tables: Tables, volumeName: string, path: string, followLast: boolean): End {
   const { tree, root: rootId } = treeByName(tables, volumeName);
   const root = inodeOf(tree, rootId);
@@ -40,6 +44,7 @@ function walk(tables: Tables, volumeName: string, path: string, followLast: bool
       end = { directory: null, inode: inodeOf(tree, here.parent) };
       continue;
     }
+    if (here.junction !== null) throw leadsThrough(here, path, [name, ...remaining.toReversed()]);
     const inode = tree.child(here.id, name);
     if (inode?.kind === KIND_SYMLINK && (followLast || remaining.length > 0)) {
       symlinks += 1;
@@ -58,16 +63,23 @@ function walk(tables: Tables, volumeName: string, path: string, followLast: bool
   return end;
 }
 
-/** The inode at a path; follows a final symbolic link only on request. */
-export function pathInode(tables: Tables, volume: string, path: string, follow: boolean): ShownRow {
+/** The inode at a path; follows a final symbolic link, and returns a junction, only on request. */
+export function pathInode(
+  tables: Tables,
+  volume: string,
+  path: string,
+  { follow, junction }: { readonly follow: boolean; readonly junction?: 'self' | undefined },
+): ShownRow {
   const { inode } = walk(tables, volume, path, follow);
   if (inode === undefined) throw new ServiceError('not-found', `There is nothing at "${volume}:${path}"`);
+  if (inode.junction !== null && junction !== 'self') throw leadsThrough(inode, path, []);
   return inode;
 }
 
 /**
  * Resolves a place to directory, name and inode. Follows a path's final symbolic link only on request, and never one in
- * a directory given by inode: such callers follow links. @returns null for the root, and for a path that ends in `..`
+ * a directory given by inode: such callers follow links. A junction at the end is an entry like others.
+ * @returns null for the root, and for a path that ends in `..`
  */
 export function resolvePlace(tables: Tables, place: Place, follow: boolean): ResolvedName | null {
   if ('parent' in place) {

@@ -12,6 +12,7 @@ import { addLeaseCommands } from './commands/lease.ts';
 import { addLiveCommands } from './commands/live.ts';
 import { addMountCommands } from './commands/mount.ts';
 import { HELPER_COMMAND, HELPER_NAME, refuseCallOfFuse } from './commands/mount-helper.ts';
+import { addPlacementCommands } from './commands/placement.ts';
 import { addReferenceCommands } from './commands/reference.ts';
 import { addReplicaCommands } from './commands/replica.ts';
 import { addScrubCommand } from './commands/scrub.ts';
@@ -107,6 +108,7 @@ export function buildProgram(
   addStateCommands(program);
   addLiveCommands(program);
   addReplicaCommands(program);
+  addPlacementCommands(program);
   addScrubCommand(program);
   addCheckCommand(program);
   addResolveCommand(program);

@@ -3,6 +3,7 @@ import type {
   Attributes as CatalogAttributes,
   CommandOf,
   ContentVersion,
+  Junction,
   NodeKind,
 } from '../wire/catalog-api.ts';
 import type { InodeFlag } from '../wire/inode-flags.ts';
@@ -12,7 +13,7 @@ import type { ReservedNumbers } from '../wire/reserved-numbers.ts';
 
 /** What a mount needs of a cluster. Implemented by `cluster-backend.ts`; tests have one in memory. */
 
-export type { ContentVersion, NodeKind };
+export type { ContentVersion, Junction, NodeKind };
 
 export type Attributes = Omit<
   CatalogAttributes,
@@ -326,9 +327,10 @@ export interface DelegationBackend {
   markUsed(): void;
   /** Requests a delegation. @returns the first names of the directory; null if it is not delegated */
   delegate(directory: number, countMax: number): Promise<ListedPage | null>;
-  reserve(count: number): Promise<InodeNumbers>;
-  /** The server that new reservations would name: the catalog's primary. Null if unknown. */
-  reservingServer(): string | null;
+  /** @param placement the directory whose placement class the files will have; absent: the volume's */
+  reserve(count: number, placement?: number): Promise<InodeNumbers>;
+  /** What new reservations would name: the catalog, and its primary, which is null if unknown. */
+  reserving(): { readonly server: string | null; readonly catalog: number };
   /** @returns the outcome of each, in order. @throws if the outcome is unknown */
   createWithContents(server: string, files: readonly NewFile[]): Promise<readonly CreateOutcome[]>;
   /**

@@ -19,6 +19,8 @@ export const ERRNO = {
   'name-too-long': 'ENAMETOOLONG',
   'symlink-loop': 'ELOOP',
   'cross-volume': 'EXDEV',
+  junction: 'EXDEV',
+  attached: 'EBUSY',
   'too-many-links': 'EMLINK',
   'no-attribute': 'ENODATA',
   'too-large': 'EFBIG',
@@ -36,6 +38,7 @@ export const ERRNO = {
   'no-majority': 'ETIMEDOUT',
   recovering: 'ETIMEDOUT',
   busy: 'ETIMEDOUT',
+  moving: 'ETIMEDOUT',
   // As above, but the operation may have been executed, as after a timeout anywhere else.
   unknown: 'ETIMEDOUT',
   'clock-fault': 'EIO',

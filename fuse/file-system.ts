@@ -10,6 +10,8 @@ import { FileHandles } from './contents/file-handles.ts';
 import { LockCalls } from './contents/lock-calls.ts';
 import { OpenFiles } from './contents/open-files.ts';
 import { WRITTEN_BYTES_LEAST } from './contents/written-pages.ts';
+import { type DeadlineOf, usualDeadline } from './deadline.ts';
+import { HandleNumbers } from './handle-numbers.ts';
 import { MetadataCache } from './metadata/cache.ts';
 import { Directories } from './metadata/directories.ts';
 import { Names } from './metadata/names.ts';
@@ -17,21 +19,8 @@ import { RemovedDirectories } from './metadata/removed-directories.ts';
 import { ttlPolicy } from './metadata/validity.ts';
 import { ACCESS_RULE_DEFAULT, type AccessRule, AccessTimes } from './pending/access-times.ts';
 import { FLUSH_ALL, PendingOps } from './pending/pending-ops.ts';
-import type { FileKernel, FileSystemCalls, Log } from './transport.ts';
-
-export interface FileSystem extends FileSystemCalls {
-  readonly ttlPolicy: ReturnType<typeof ttlPolicy>;
-  mounted(kernel: FileKernel): void;
-  isOpenForWriting(inode: number): boolean;
-  openForWritingCount(): number;
-  enableAccessTimes(isRecorded: boolean): void;
-  /** Called before another client changes the inode: drops what is cached of it here. */
-  forget(inode: number): Promise<void>;
-  /** Waits until all written bytes are at the cluster, or known to be lost. */
-  drain(): Promise<void>;
-  /** After the unmount: sends all written bytes, settles the files, sends access times. */
-  stop(): Promise<void>;
-}
+import type { Log } from './transport.ts';
+import type { FileSystem } from './volume.ts';
 
 export interface FileSystemOptions {
   /** `cache` and `pending` are shared with the backend. */
@@ -40,6 +29,9 @@ export interface FileSystemOptions {
   readonly flushBehind?: boolean;
   readonly accessRule?: AccessRule;
   readonly writtenBytesMax?: number;
+  readonly deadlineOf?: DeadlineOf;
+  /** Shared with the mount's other file systems. */
+  readonly handleNumbers?: HandleNumbers;
 }
 
 /** @param limitMs of one request to the cluster */
@@ -50,12 +42,12 @@ export function fileSystemOf(
   limitMs: number,
   log: Log,
   options: FileSystemOptions = {},
-): FileSystem {
+): FileSystem & { readonly ttlPolicy: ReturnType<typeof ttlPolicy> } {
   const { cache = new MetadataCache(world), pending = new PendingOps(world) } = options;
-  const { flushBehind = false, accessRule = ACCESS_RULE_DEFAULT } = options;
-  const { writtenBytesMax = WRITTEN_BYTES_LEAST } = options;
+  const { flushBehind = false, accessRule = ACCESS_RULE_DEFAULT, deadlineOf = usualDeadline } = options;
+  const { writtenBytesMax = WRITTEN_BYTES_LEAST, handleNumbers = new HandleNumbers() } = options;
   const accesses = new AccessTimes(world, backend, accessRule, log, (access) => inodes.accessed(access));
-  const shared = { world, backend, limitMs, log, cache, accesses, pending };
+  const shared = { world, backend, limitMs, deadlineOf, log, cache, accesses, pending };
   const files = new OpenFiles(shared, writtenBytesMax);
   const { inodes } = files;
   pending.add('write', files);
@@ -63,12 +55,13 @@ export function fileSystemOf(
 
   const parts: CallParts = { ...shared, root, files, inodes, removed: new RemovedDirectories(world) };
   const names = new Names(world, backend, inodes);
-  const directories = new Directories(names);
-  const handles = new FileHandles(pending.errors);
+  const directories = new Directories(names, handleNumbers);
+  const handles = new FileHandles(pending.errors, handleNumbers);
   const fileCalls = new FileCalls(shared, files, handles, flushBehind);
   const inodeCalls = new InodeCalls(parts, directories);
   return {
     root,
+    hasEntered: () => false,
     findsNumbers: backend.findsNumbers,
     inodeOf: (handle) => directories.inodeOf(handle) ?? fileCalls.inodeOf(handle),
     ...callsOf(new NameCalls(parts, names, fileCalls), [
@@ -87,6 +80,7 @@ export function fileSystemOf(
     ...callsOf(new LockCalls(files, handles, log), ['lockHolder', 'lock']),
     ...callsOf(new DirectoryCalls(parts, directories, inodeCalls), [
       ...(['openDirectory', 'readDirectory', 'listed', 'releaseDirectory', 'persistDirectory'] as const),
+      'trackErrors',
     ]),
     ...callsOf(new SpaceCalls(parts), ['space']),
     ttlPolicy: ttlPolicy(cache, cache.ttlMs),

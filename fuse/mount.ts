@@ -1,17 +1,40 @@
 import type { World } from '../base/world.ts';
 import type { Answered, KernelCache } from './answered.ts';
+import { type Attachment, type Attachments, NO_ATTACHMENTS } from './attachments.ts';
 import type { FileSystemBackend } from './backend.ts';
 import { withDeadline } from './deadline.ts';
 import { ErrnoError } from './errno.ts';
-import { type FileSystem, type FileSystemOptions, fileSystemOf } from './file-system.ts';
+import { type FileSystemOptions, fileSystemOf } from './file-system.ts';
+import { HandleNumbers } from './handle-numbers.ts';
 import { MetadataCache } from './metadata/cache.ts';
 import { leasesPolicy, STRICT } from './metadata/validity.ts';
+import { nestedCalls, nestedPolicy } from './nested/nested-calls.ts';
+import { NestedVolumes } from './nested/nested-volumes.ts';
 import type { Log, Transport, TransportOptions } from './transport.ts';
+import type { Volume } from './volume.ts';
 import { WriteGate } from './write-gate.ts';
+
+/** What a volume needs besides its backend. */
+export interface VolumeOptions extends FileSystemOptions {
+  readonly ageMaxMs?: number;
+  /** With `leases`: how long attributes are valid without a recall, in milliseconds. */
+  readonly grantedMs?: (attributes: Answered) => number;
+}
+
+/** A volume that is attached below the mounted one, with its backend. */
+export interface NestedVolume extends VolumeOptions {
+  readonly backend: FileSystemBackend;
+}
+
+export interface NestedOptions {
+  readonly attachments: Attachments;
+  /** Called when a program first crosses a junction of the volume. Sends no request. */
+  readonly open: (attachment: Attachment) => NestedVolume;
+}
 
 export interface MountOptions
   extends Partial<Pick<TransportOptions, 'kernelOptions' | 'present'>>,
-    FileSystemOptions {
+    VolumeOptions {
   readonly directory: string;
   readonly source: string;
   readonly world: World;
@@ -20,10 +43,16 @@ export interface MountOptions
   readonly acls?: boolean;
   readonly creationTimes?: boolean;
   readonly log: Log;
-  readonly ageMaxMs?: number;
-  /** With `leases`: how long attributes are valid without a recall, in milliseconds. */
-  readonly grantedMs?: (attributes: Answered) => number;
+  /** Absent: no junction is crossed. */
+  readonly nested?: NestedOptions;
 }
+
+const NOT_NESTED: NestedOptions = {
+  attachments: NO_ATTACHMENTS,
+  open: () => {
+    throw new Error('No volume was found');
+  },
+};
 
 export type RemountMode = 'ro' | 'rw';
 
@@ -51,13 +80,15 @@ export async function mountVolume(
   transport: Transport,
   options: MountOptions,
 ): Promise<Mounted> {
-  const { world, limitMs, log, cache = new MetadataCache(world, options.ageMaxMs) } = options;
+  const { world, limitMs, log, nested = NOT_NESTED } = options;
   const root = await withDeadline(world, backend.start(), limitMs, 'Reaching the cluster');
-  const fileSystem = fileSystemOf(world, backend, root, limitMs, log, { ...options, cache });
-  const stop = async (): Promise<void> => {
-    await fileSystem.stop();
-    await backend.stop();
-  };
+  const handleNumbers = new HandleNumbers();
+  const begin = (volume: NestedVolume, of: number): Volume =>
+    volumeOf({ ...volume, handleNumbers }, of, options);
+  const own = begin({ ...options, backend }, root);
+  const enter = (attachment: Attachment): Volume => begin(nested.open(attachment), attachment.root);
+  const volumes = new NestedVolumes(world, own, nested.attachments, enter, log);
+  const fileSystem = nestedCalls(volumes);
   try {
     await withDeadline(world, fileSystem.attributes(root), limitMs, 'The request for the root');
     const { source, xattrs, acls = true, creationTimes = false, directory } = options;
@@ -65,13 +96,14 @@ export async function mountVolume(
     const gate = new WriteGate();
     const mounted = await transport(directory, gate.over(fileSystem), {
       ...{ source, kernelOptions, present, world, limitMs, xattrs, acls, creationTimes, log },
-      cache: policyOf(backend, fileSystem, cache.ttlMs, options.grantedMs),
+      ...(options.deadlineOf === undefined ? {} : { deadlineOf: options.deadlineOf }),
+      cache: nestedPolicy(volumes),
     });
     fileSystem.mounted(mounted);
     // So that `df` has numbers even if the cluster is away at its first call.
-    void fileSystem.space();
+    void fileSystem.space(root);
     return {
-      ended: mounted.ended.then(stop),
+      ended: mounted.ended.then(() => volumes.stop()),
       unmount: async () => {
         await fileSystem.drain();
         await mounted.unmount();
@@ -91,7 +123,7 @@ export async function mountVolume(
       },
     };
   } catch (error) {
-    await stop();
+    await volumes.stop();
     throw error;
   }
 }
@@ -99,7 +131,7 @@ export async function mountVolume(
 /** Makes the mount writable or read-only. @throws ErrnoError `EBUSY` if files are open for writing, unless forced */
 async function remount(
   world: World,
-  fileSystem: FileSystem,
+  fileSystem: ReturnType<typeof nestedCalls>,
   gate: WriteGate,
   mode: RemountMode,
   isForced: boolean,
@@ -134,14 +166,32 @@ async function remount(
   }
 }
 
+/** Begins the file system of a volume, which from then on ends with `stop`. */
+function volumeOf(
+  { backend, ...options }: NestedVolume,
+  root: number,
+  { world, limitMs, log }: Pick<MountOptions, 'world' | 'limitMs' | 'log'>,
+): Volume {
+  const { cache = new MetadataCache(world, options.ageMaxMs), grantedMs } = options;
+  const fileSystem = fileSystemOf(world, backend, root, limitMs, log, { ...options, cache });
+  return {
+    fileSystem,
+    policy: policyOf(backend, fileSystem.ttlPolicy, cache.ttlMs, grantedMs),
+    stop: async () => {
+      await fileSystem.stop();
+      await backend.stop();
+    },
+  };
+}
+
 function policyOf(
   backend: FileSystemBackend,
-  fileSystem: FileSystem,
+  ttlPolicy: KernelCache,
   ttlMs: number,
-  grantedMs: MountOptions['grantedMs'],
+  grantedMs: VolumeOptions['grantedMs'],
 ): KernelCache {
   if (grantedMs !== undefined) return leasesPolicy(grantedMs, backend);
-  return ttlMs === 0 ? STRICT : fileSystem.ttlPolicy;
+  return ttlMs === 0 ? STRICT : ttlPolicy;
 }
 
 function usualOptions(): string[] {

@@ -2,6 +2,7 @@ import type { World } from '../base/world.ts';
 import type { InodeFlag } from '../wire/inode-flags.ts';
 import type { Answered, KernelCache } from './answered.ts';
 import type { Attributes, NodeKind, Space } from './backend.ts';
+import type { DeadlineOf } from './deadline.ts';
 import type { Place } from './place.ts';
 
 /** The calls of the kernel, by inode, as in the FUSE protocol. `binding.ts` maps them to a path-based library. */
@@ -67,6 +68,8 @@ export interface LockRequest {
  */
 export interface FileSystemCalls {
   readonly root: number;
+  /** Whether a program has entered a volume that is attached below the mounted one. */
+  hasEntered(): boolean;
   /** @param thread of the calling program; 0 or absent if unknown */
   lookup(parent: number, name: string, thread?: number): Promise<Answered>;
   /** As `lookup`, for a transport that opens by name: the inode of the name now, or as of a lookup a moment ago. */
@@ -102,7 +105,7 @@ export interface FileSystemCalls {
   /** Called if the kernel keeps the pages of an earlier open: it may read them without a request. */
   keptPages(handle: number): void;
   /** The kernel has copied the bytes of a read, and the transport does not use them any more. */
-  taken(bytes: Uint8Array): void;
+  taken(handle: number, bytes: Uint8Array): void;
   /** Takes ownership of `bytes`. @param appends to the current end; default: by the flags of the open */
   write(
     handle: number,
@@ -138,7 +141,8 @@ export interface FileSystemCalls {
   /** What a listing returned for a name, if still valid. */
   listed(parent: number, name: string): Answered | undefined;
   releaseDirectory(handle: number): Promise<void>;
-  space(): Promise<Space>;
+  /** Of the volume that has the inode. */
+  space(inode: number): Promise<Space>;
   xattr(inode: number, name: string): Promise<Uint8Array>;
   /** @param caller only root sees all of them */
   xattrs(inode: number, caller: Caller): Promise<readonly string[]>;
@@ -161,6 +165,7 @@ export interface TransportOptions {
   readonly present: (attributes: Attributes) => Attributes;
   /** Later answers are replaced by ETIMEDOUT; writes have limits of their own. */
   readonly limitMs: number;
+  readonly deadlineOf?: DeadlineOf;
   readonly xattrs: boolean;
   /** The kernel requests access control lists, and checks them. */
   readonly acls: boolean;

@@ -11,9 +11,17 @@ export class AttemptTiming {
     this.#cursor = cursor;
   }
 
-  /** When to renew; random, so that leases acquired together are not all renewed together. */
+  /**
+   * When to renew. Random, so that leases acquired together are not all renewed together: there may be very many. Cells
+   * that renew together do so at multiples of the period, at first a sixth to a half of a lease after its start, so
+   * that the messages of all cells to one server share frames.
+   */
   renewalMs(untilMs: number): number {
-    const { renewBeforeMs, jitterMaxMs } = this.#context.parameters;
+    const { leaseMs, renewBeforeMs, renewsTogether, jitterMaxMs } = this.#context.parameters;
+    if (renewsTogether(this.#cursor.id)) {
+      const periodMs = leaseMs - renewBeforeMs;
+      return Math.floor((untilMs - leaseMs / 2) / periodMs) * periodMs;
+    }
     return untilMs - renewBeforeMs - this.#context.prng.next() * jitterMaxMs;
   }
 

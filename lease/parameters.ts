@@ -37,6 +37,8 @@ export interface LeaseConfig extends LeaseTiming {
   readonly earlierClockMs?: number;
   /** Largest random delay of competitors, in milliseconds. Default: a twentieth of a lease, at most 100. */
   readonly jitterMaxMs?: number;
+  /** Whether the cell is renewed at the same moments as all others of which that is true. Absent: none is. */
+  readonly renewsTogether?: (cell: CellId) => boolean;
   /** The view of a cell on disk if its members ever changed, so that no removed cell returns with an outdated one. */
   readonly knownView?: (cell: CellId) => KnownView | null;
   /** Number of the one view of all cells' voters, if they share one; messages of other views are refused. */
@@ -62,6 +64,7 @@ export interface LeaseParameters {
   readonly repeatMs: number;
   /** A lease is renewed this long, and a random part of `jitterMaxMs`, before its end. */
   readonly renewBeforeMs: number;
+  readonly renewsTogether: (cell: CellId) => boolean;
   readonly backoffMinMs: number;
   readonly backoffMaxMs: number;
   readonly jitterMaxMs: number;
@@ -94,6 +97,7 @@ export function leaseParameters(config: LeaseConfig): LeaseParameters {
     serverReadMaxMs: config.algorithm === 'paxoslease' ? attemptMaxMs : leaseMs / 2,
     repeatMs: attemptMaxMs / 4,
     renewBeforeMs: (leaseMs * 2) / 3,
+    renewsTogether: config.renewsTogether ?? (() => false),
     backoffMinMs: Math.min(50, leaseMs / 30),
     backoffMaxMs: leaseMs / 30,
     jitterMaxMs: config.jitterMaxMs ?? Math.min(100, leaseMs / 20),

@@ -169,6 +169,8 @@ export interface ReplicaConfig {
   readonly heartbeatMs: number;
   /** Heartbeat period when all replicas have everything; a silent primary would not learn that it was replaced. */
   readonly quietHeartbeatMs: number;
+  /** While quiet, this replica beats as its lease is extended: many replicas whose leases are extended together do. */
+  readonly beatsWithLease: boolean;
   /** Longest read lease, in milliseconds; a write waits this long for a silent holder. */
   readonly readLeaseMs: number;
   /** No promise before this time (lease clock): a predecessor (`Replica.boundUntilMs`) may have kept a guard. */

@@ -65,6 +65,8 @@ export interface NumberPlacement {
   readonly members: readonly ServerId[];
   /** Wanted replicas when the members were chosen. */
   readonly replicas: number;
+  /** The directory by whose placement class they were chosen; 0: by the volume's. */
+  readonly placement: number;
 }
 
 interface NumberRange extends NumberPlacement {

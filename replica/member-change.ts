@@ -44,6 +44,12 @@ export class MemberChange {
     return this.#countedView;
   }
 
+  /** The members of the newest view, and those to come. */
+  get future(): readonly ServerId[] {
+    const target = this.#change?.stage === 'learning' ? this.#change.target : [];
+    return [...new Set([...viewVoters(this.#view), ...target])];
+  }
+
   get isUnderWay(): boolean {
     return this.#change !== null;
   }
@@ -63,7 +69,10 @@ export class MemberChange {
     return this.#change !== null && this.#change.stage !== 'learning' && seq >= this.#change.seq;
   }
 
-  /** Requests or joins a change. @returns whether new members must learn now; else it is answered or under way */
+  /**
+   * Requests or joins a change; the present members withdraw one whose new members are still learning.
+   * @returns whether the peers change: new members must learn now, or need not any more
+   */
   request(ticket: number, servers: readonly ServerId[]): boolean {
     const { out } = this.#context;
     const change = this.#change;
@@ -83,6 +92,11 @@ export class MemberChange {
     }
     const waiting = change?.tickets ?? [];
     if (!isSame) for (const replaced of waiting) out.unknown(replaced);
+    if (viewIsAt(this.#view, servers)) {
+      this.#change = null;
+      out.push({ kind: 'members-changed', ticket, view: this.#view });
+      return true;
+    }
     this.#change = {
       stage: 'learning',
       target: servers,

@@ -124,9 +124,8 @@ export class Active extends InstalledRole {
     return this.order;
   }
 
-  /** Sends a heartbeat early while clients read: the guard ends with the lease as known when it was requested. */
   override leaseExtended(nowMs: number): void {
-    this.parts.schedule.hurryForReads(nowMs);
+    this.parts.schedule.leaseExtended(this.order, nowMs);
   }
 
   /** Requests the guard again after it lapsed. */

@@ -116,15 +116,16 @@ export class ReadGrants {
 
   /** @returns when the last one ends; −Infinity if none */
   lastEndMs(): number {
-    return Math.max(this.#cachedUntilMs, ...this.#ends());
+    let lastMs = this.#cachedUntilMs;
+    for (const { untilMs } of this.#grants.values()) lastMs = Math.max(lastMs, untilMs);
+    return lastMs;
   }
 
   /** @returns when the first running one ends; Infinity if none */
   nextEndMs(nowMs: number): number {
-    return Math.min(Infinity, ...[...this.#ends(), this.#cachedUntilMs].filter((untilMs) => untilMs > nowMs));
-  }
-
-  #ends(): number[] {
-    return [...this.#grants.values()].map(({ untilMs }) => untilMs);
+    let firstMs = this.#cachedUntilMs > nowMs ? this.#cachedUntilMs : Infinity;
+    for (const { untilMs } of this.#grants.values())
+      if (untilMs > nowMs) firstMs = Math.min(firstMs, untilMs);
+    return firstMs;
   }
 }

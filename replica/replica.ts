@@ -1,5 +1,5 @@
 import { assert } from '../base/assert.ts';
-import type { FileId } from '../base/ids.ts';
+import type { FileId, ServerId } from '../base/ids.ts';
 import type { PeerStatus, ReplicaAction, ReplicaConfig, ReplicaEvent, Role } from './actions.ts';
 import { Backup } from './backup.ts';
 import { Candidacy } from './candidacy.ts';
@@ -32,8 +32,6 @@ export interface ReplicaStatus {
   readonly committedSeq: number;
   /** End of the local lease, or 0. */
   readonly leaseUntilMs: number;
-  /** All members at an active primary; else empty. */
-  readonly peers: readonly PeerStatus[];
   readonly view: View;
   /** The others' view, if this replica learned that it is no member of it; else null. */
   readonly outside: View | null;
@@ -217,6 +215,11 @@ export class Replica {
     return this.#roles.current.order?.lastSeq ?? this.#parts.state.issuedSeq;
   }
 
+  /** If this is the primary, the members, and servers that a change under way may make members. */
+  get futureMembers(): readonly ServerId[] {
+    return this.#roles.current.order?.futureMembers ?? [];
+  }
+
   get #committedSeq(): number {
     return this.#roles.current.order?.committedSeq ?? this.#parts.backup.committedSeq;
   }
@@ -230,12 +233,16 @@ export class Replica {
       seq: state.seq,
       committedSeq: this.#committedSeq,
       leaseUntilMs: lease.untilMs,
-      peers: current.order?.peers(nowMs) ?? [],
       view: state.view,
       outside: candidacy.outside,
       trust: state.trust,
       currentAtMs: current.kind === 'active' ? nowMs : backup.currentAtMs,
     };
+  }
+
+  /** All members at an active primary; else empty. */
+  peers(nowMs: number): readonly PeerStatus[] {
+    return this.#roles.current.order?.peers(nowMs) ?? [];
   }
 
   nextWakeMs(): number | null {

@@ -73,6 +73,11 @@ export class WriteOrder {
     return this.#commit.committedSeq;
   }
 
+  /** @see MemberChange.future */
+  get futureMembers(): readonly ServerId[] {
+    return this.#members.future;
+  }
+
   get lastSeq(): number {
     return this.#context.log.lastSeq;
   }

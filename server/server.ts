@@ -103,9 +103,7 @@ export class Server {
       app,
       drain,
       gateway,
-      garbage,
-      sweeps,
-      counterCheck,
+      upkeeps,
       idle,
       lease,
       named,
@@ -114,6 +112,9 @@ export class Server {
       transport,
       store,
       catalogMember,
+      volumeCatalogs,
+      catalogLists,
+      volumeMoves,
       folder,
       scrubber,
       membership,
@@ -133,14 +134,16 @@ export class Server {
     membership.close();
     fullDisks.close();
     shortages.close();
-    garbage.close();
-    for (const sweep of sweeps) sweep.close();
-    counterCheck.close();
+    await upkeeps.close();
+    catalogLists.close();
+    volumeMoves.close();
+    await volumeCatalogs.stop();
     scrubber.close();
     lease.stopCompeting();
     gateway.router.stopCompeting();
     // Files first: their next primaries may ask the catalog, which must have a primary then.
     await idle.releaseAll(RELEASE_MS_MAX);
+    await volumeCatalogs.resign();
     await catalogMember.resign();
     lease.closeDriver();
     await drain.finish();
@@ -154,6 +157,7 @@ export class Server {
     host.close();
     wakes.close();
     await store.close();
+    await volumeCatalogs.closeStores();
     await catalogMember.store?.close();
     folder.close();
   }

@@ -1,6 +1,10 @@
 /** Requests go to the server whose events this page receives; the token is sent in a header and nowhere else. */
 
 const TOKEN_KEY = 'leasehold-token';
+const UNAVAILABLE = 503;
+/** Longest time for a change, and the pause before it is repeated, in milliseconds. */
+const CHANGE_MS_MAX = 60_000;
+const RETRY_MS = 500;
 
 export class ProblemError extends Error {
   /** @param {number} status @param {string} detail @param {string} code from docs/errors.md; empty without one */
@@ -49,21 +53,36 @@ export class Cluster {
     return (await this.request(path, options)).json();
   }
 
-  post(path, value) {
+  post(path, value, headers = {}) {
     return this.json(path, {
       method: 'POST',
-      headers: { 'content-type': 'application/json' },
+      headers: { 'content-type': 'application/json', ...headers },
       body: JSON.stringify(value),
     });
+  }
+
+  /** As `post`, repeated while the cluster asks for that: it elects a primary, or makes another change. */
+  async change(path, value, headers = {}) {
+    const endMs = performance.now() + CHANGE_MS_MAX;
+    for (;;) {
+      try {
+        return await this.post(path, value, headers);
+      } catch (error) {
+        if (error.status !== UNAVAILABLE || performance.now() > endMs) throw error;
+        await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      }
+    }
   }
 
   query(query) {
     return this.post('/v1/catalog/queries', { query });
   }
 
-  command(command) {
+  /** @param {number} catalog that of the volume; 0: the root catalog */
+  command(command, catalog = 0) {
     const session = Math.floor(Math.random() * 2 ** 52) + 1;
-    return this.post('/v1/catalog/commands', { session, number: 1, command });
+    const headers = { 'leasehold-catalog': String(catalog) };
+    return this.change('/v1/catalog/commands', { session, number: 1, command }, headers);
   }
 
   /** @param {{ volume: string, names: readonly string[] }} place */

@@ -85,7 +85,15 @@ export class FilesView {
     const { volume, names } = this.#place;
     const path = `${this.#cluster.filesPath(this.#place, true)}?limit=${PAGE}`;
     const { entries, more } = await this.#cluster.json(path, { headers: { accept: 'application/json' } });
-    this.#crumbs(await this.#volumes(), volume, names);
+    const { volumes, unavailable = [] } = await this.#cluster.query({ kind: 'volumes' });
+    this.#crumbs(
+      volumes.map((one) => one.name),
+      volume,
+      names,
+    );
+    const own = volumes.find((one) => one.name === volumeOf(volume) && one.catalog !== undefined);
+    // The listing does not wait for it: a server that does not answer delays the status.
+    void this.#guarded(() => this.#showCatalogs(own?.name, unavailable));
     const isSnapshot = volume !== volumeOf(volume);
     byId('upload-form').hidden = isSnapshot;
     if (volumeOf(volume) !== this.#reportedVolume) {
@@ -122,9 +130,23 @@ export class FilesView {
     return h('p', { class: 'past' }, `${snapshot}: the volume at the time of the snapshot. `, back);
   }
 
-  async #volumes() {
-    const { volumes } = await this.#cluster.query({ kind: 'volumes' });
-    return volumes.map(({ name }) => name);
+  /** @param {string | undefined} own the shown volume, if it has a catalog of its own @param {string[]} unavailable */
+  async #showCatalogs(own, unavailable) {
+    const sentences = [];
+    if (own !== undefined) {
+      const { catalogs = [] } = await this.#cluster.json('/v1/status');
+      // Another volume was chosen meanwhile.
+      if (volumeOf(this.#place.volume) !== own) return;
+      const { members = [], primary = null } = catalogs.find(({ name }) => name === own) ?? {};
+      sentences.push(
+        `${own} has a catalog of its own, on ${members.join(', ')}; ${primary === null ? 'it has no primary now' : `its primary is ${primary}`}.`,
+      );
+    }
+    if (unavailable.length > 0)
+      sentences.push(`Unavailable, because their catalogs do not answer: ${unavailable.join(', ')}.`);
+    const text = byId('catalogs');
+    setText(text, sentences.join(' '));
+    text.hidden = sentences.length === 0;
   }
 
   #crumbs(volumes, volume, names) {
@@ -147,10 +169,11 @@ export class FilesView {
     byId('crumbs').replaceChildren(select, h('ol', {}, ...steps));
   }
 
-  #row({ name, kind, size, modified }) {
+  #row({ name, kind, size, modified, attached }) {
     const place = { volume: this.#place.volume, names: [...this.#place.names, name] };
     const shown = `${place.volume}:/${place.names.join('/')}`;
     const isFolder = kind === 'directory';
+    const kindText = attached === undefined ? kind : `volume ${attached}`;
     const title = isFolder
       ? button(`${name}/`, `Open folder ${name}`, () => this.#open(place), { class: 'link' })
       : name;
@@ -166,7 +189,7 @@ export class FilesView {
       'tr',
       {},
       h('th', { scope: 'row' }, title),
-      h('td', { class: 'number' }, kind === 'file' ? formatBytes(size) : kind),
+      h('td', { class: 'number' }, kind === 'file' ? formatBytes(size) : kindText),
       h('td', {}, timeOf(modified)),
       h('td', { class: 'acts' }, ...acts),
     );

@@ -205,8 +205,8 @@ async function moveReplica(what, id) {
   const { volume } = await cluster.query({ kind: 'volume', name: file.path.split(':')[0] });
   const count = members.length === volume.replicas ? null : members.length;
   // First, else the cluster restores the volume's number of replicas.
-  await cluster.command({ kind: 'set-replicas', inode: file.file, count });
-  await cluster.post(`/v1/data/${file.file}/members`, { members });
+  await cluster.command({ kind: 'set-replicas', inode: file.file, count }, volume.catalog);
+  await cluster.change(`/v1/data/${file.file}/members`, { members });
   say(`${file.path} is on ${members.join(', ')} now.`);
 }
 

@@ -151,7 +151,12 @@ function isOfferedBy(what, server) {
   return server.state !== 'unreachable';
 }
 
-function membershipText({ membership, maintenanceUntilMs }) {
-  const text = { in: '', draining: 'draining', out: 'out' }[membership] ?? membership;
-  return maintenanceUntilMs === undefined ? text : [text, 'in maintenance'].filter(Boolean).join(', ');
+function membershipText({ membership, maintenanceUntilMs, labels = [] }) {
+  return [
+    { in: '', draining: 'draining', out: 'out' }[membership] ?? membership,
+    maintenanceUntilMs === undefined ? '' : 'in maintenance',
+    labels.length === 0 ? '' : `${labels.length === 1 ? 'label' : 'labels'} ${labels.join(' and ')}`,
+  ]
+    .filter(Boolean)
+    .join(', ');
 }

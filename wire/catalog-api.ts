@@ -1,5 +1,28 @@
 import type { ErrorCode } from '../base/errors.ts';
+import type { CatalogNumber } from '../base/ids.ts';
+import {
+  Bytes,
+  Catalog,
+  ClassZones,
+  Inode,
+  Labels,
+  Members,
+  Mode,
+  Nanoseconds,
+  ObjectBytes,
+  Owner,
+  Policy,
+  Replicas,
+  ServerName,
+  type ServerStates,
+  ServerUrl,
+  TrashMs,
+  VOLUME_SETTINGS,
+  VolumeName,
+  Zone,
+} from './catalog-values.ts';
 import { INODE_FLAGS, type InodeFlag } from './inode-flags.ts';
+import type { PlacementClass } from './placement-class.ts';
 import {
   ACCESSES_MAX,
   FLUSH_SESSIONS_MAX,
@@ -10,16 +33,26 @@ import {
 } from './request-limits.ts';
 import { RESERVED_NUMBERS_MAX, RESERVED_SETS_MAX } from './reserved-numbers.ts';
 import { type Static, Type } from './schema.ts';
+import {
+  type CatalogList,
+  type ListedCatalog,
+  type OwnCatalogState,
+  ROOT_COMMANDS,
+  type RootCommandResults,
+  VOLUME_COMMANDS,
+  type VolumeCommandResults,
+} from './volume-catalogs.ts';
+import {
+  MOVE_COMMANDS,
+  MOVE_QUERIES,
+  type MoveCommandResults,
+  type MoveQueryResults,
+} from './volume-moves.ts';
 
 /** The catalog's commands and queries in JSON, with their answers. Times are decimal nanoseconds since 1970. */
 
-const Inode = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
-const Nanoseconds = Type.String({ pattern: '^-?[0-9]{1,20}$' });
-const Mode = Type.Integer({ minimum: 0, maximum: 0o7777 });
 /** Bits cleared from the mode, unless the directory has a default access control list. */
 const Umask = Type.Optional(Mode);
-const Owner = Type.Integer({ minimum: 0, maximum: 0xffff_ffff });
-const VolumeName = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}$' });
 const SnapshotName = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}$' });
 const TreeName = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?$' });
 const Base64 = Type.String({ pattern: '^[A-Za-z0-9+/]*={0,2}$', maxLength: 90_000 });
@@ -55,12 +88,6 @@ export type LiveMark = Static<typeof LiveMark>;
 export const PlanMark = LiveMark;
 export type PlanMark = LiveMark;
 
-export const Policy = Type.Union([Type.Literal('quorum'), Type.Literal('all'), Type.Literal('read-only')]);
-export type Policy = Static<typeof Policy>;
-
-const Replicas = Type.Integer({ minimum: 1, maximum: 15 });
-const ServerName = Type.String({ pattern: '^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?$' });
-const ServerUrl = Type.String({ pattern: '^https?://[^/?#\\s]+$', maxLength: 300 });
 const VoterSet = Type.Object({
   servers: Type.Array(ServerName, { minItems: 1, maxItems: 1_000 }),
   perCell: Type.Integer({ minimum: 1, maximum: 7 }),
@@ -73,9 +100,6 @@ const Voters = Type.Object({
   clockMs: Type.Number(),
 });
 export type Voters = Static<typeof Voters>;
-/** Label of servers that fail together (rack, power supply); empty if none. */
-const Zone = Type.String({ pattern: '^[A-Za-z0-9._-]{0,63}$' });
-const Members = Type.Array(ServerName, { minItems: 1, maxItems: 30 });
 /** Files in one command about moves. */
 export const MOVED_FILES_MAX = 256;
 const FollowedView = {
@@ -92,7 +116,6 @@ const PlannedFile = {
   mark: PlanMark,
   members: Type.Array(ServerName, { maxItems: 120 }),
 };
-const Bytes = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 
 /** Required state, else `precondition-failed`. `contents`: this inode, with these contents and not live. */
 export const Expectation = Type.Union([
@@ -106,9 +129,6 @@ export type Expectation = Static<typeof Expectation>;
 /** Extended attribute of an unfinished upload; clients cannot set it, and linking the file removes it. */
 export const UPLOAD_NOTE = 'leasehold.upload';
 
-/** At most a century: times in nanoseconds have 64 bits. */
-const TrashMs = Type.Integer({ minimum: 0, maximum: 3_155_760_000_000 });
-
 /** For a file that loses its last link, in a volume with a trash. */
 const REMOVAL = {
   /** Name of the client, shown to others. */
@@ -121,20 +141,11 @@ export const Command = Type.Union([
   Type.Object({
     kind: Type.Literal('volume-create'),
     name: VolumeName,
-    replicas: Replicas,
-    objectBytes: Type.Integer({ minimum: 4096, maximum: 4 * 1024 * 1024 }),
-    mode: Type.Optional(Mode),
-    uid: Type.Optional(Owner),
-    gid: Type.Optional(Owner),
-    policy: Type.Optional(Policy),
+    ...VOLUME_SETTINGS,
     /** Even with fewer servers than replicas. */
     force: Type.Optional(Type.Boolean()),
-    quotaBytes: Type.Optional(Bytes),
-    quotaInodes: Type.Optional(Bytes),
-    /** Milliseconds that unlinked files are kept; 0 or absent: not at all. */
-    trashMs: Type.Optional(TrashMs),
   }),
-  /** Absent fields stay. Existing files follow in replicas; the policy is for new files. */
+  /** Absent fields stay. Existing files follow in replicas, labels and zones; the policy is for new files. */
   Type.Object({
     kind: Type.Literal('volume-set'),
     name: VolumeName,
@@ -146,9 +157,18 @@ export const Command = Type.Union([
     quotaInodes: Type.Optional(Bytes),
     /** For files removed from now on. */
     trashMs: Type.Optional(TrashMs),
+    /** Empty: any server. */
+    labels: Type.Optional(Labels),
+    zones: Type.Optional(ClassZones),
   }),
   /** Refused with `not-empty` unless the volume is empty. */
-  Type.Object({ kind: Type.Literal('volume-remove'), name: VolumeName }),
+  /** A volume's own catalog then closes: its row says `removed`, or `ready` if it refused, with the reason. */
+  /** `lost`: although the volume's own catalog has lost its majority for good; refused while it can serve. */
+  Type.Object({
+    kind: Type.Literal('volume-remove'),
+    name: VolumeName,
+    lost: Type.Optional(Type.Literal(true)),
+  }),
   /** Returns an existing file unless `exclusive`. A new file is live: its primary knows its size. */
   Type.Object({
     kind: Type.Literal('create-file'),
@@ -186,6 +206,8 @@ export const Command = Type.Union([
         maxItems: RESERVED_SETS_MAX,
       }),
     ),
+    /** The volume whose files alone may have the numbers: they move with it. Absent: of any volume of this catalog. */
+    volume: Type.Optional(VolumeName),
   }),
   /** Links new files of one volume whose contents a majority of replicas has. Each is created or refused by itself. */
   Type.Object({
@@ -202,7 +224,7 @@ export const Command = Type.Union([
         { maxItems: NEW_FILES_MAX },
       ),
     ),
-    objectBytes: Type.Integer({ minimum: 4096, maximum: 4 * 1024 * 1024 }),
+    objectBytes: ObjectBytes,
     files: Type.Array(
       Type.Object({
         parent: Inode,
@@ -242,6 +264,8 @@ export const Command = Type.Union([
     /** Upload metadata: the extended attribute `UPLOAD_NOTE` until the file is linked. */
     note: Type.Optional(Base64),
     untilNs: Type.Optional(Nanoseconds),
+    /** Where it will be linked: its servers are chosen for that. Execution does not use it. */
+    place: Type.Optional(Place),
   }),
   /** Postpones an orphan's collection: its age counts from now, or from `untilNs`, which may be in the future. */
   Type.Object({
@@ -267,7 +291,7 @@ export const Command = Type.Union([
     inode: Inode,
     owner: Inode,
     replicas: Type.Array(ServerName, { minItems: 1, maxItems: 15 }),
-    objectBytes: Type.Integer({ minimum: 4096, maximum: 4 * 1024 * 1024 }),
+    objectBytes: ObjectBytes,
     mode: Mode,
     uid: Owner,
     gid: Owner,
@@ -300,6 +324,28 @@ export const Command = Type.Union([
     uid: Owner,
     gid: Owner,
     umask: Umask,
+  }),
+  /**
+   * A directory at which the volume `volume` of catalog `catalog` is to be attached. Nothing is created in it, and no
+   * path leads on in this volume. Returns the existing one of that catalog, if there is one at the place.
+   */
+  Type.Object({
+    kind: Type.Literal('junction-create'),
+    place: Place,
+    catalog: Catalog,
+    volume: VolumeName,
+    mode: Mode,
+    uid: Owner,
+    gid: Owner,
+  }),
+  /**
+   * Removes a junction with its name, once its volume is not attached there. Changes nothing if it is gone; with
+   * `unshared`, also if more than one `junction-create` has returned it.
+   */
+  Type.Object({
+    kind: Type.Literal('junction-remove'),
+    inode: Inode,
+    unshared: Type.Optional(Type.Literal(true)),
   }),
   Type.Object({ kind: Type.Literal('remove-directory'), place: Place }),
   Type.Object({
@@ -452,7 +498,10 @@ export const Command = Type.Union([
     beforeNs: Nanoseconds,
     countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
   }),
-  /** A server reports its store and free space. A removed one stays removed. Zone absent: unchanged. */
+  /**
+   * A server reports its store and free space. A removed one stays removed. Zone absent: unchanged. `commandsVersion`:
+   * of its release; absent from releases that do not know volumes with a catalog of their own.
+   */
   Type.Object({
     kind: Type.Literal('server-register'),
     id: ServerName,
@@ -461,6 +510,7 @@ export const Command = Type.Union([
     storageId: Type.String({ minLength: 1, maxLength: 64 }),
     freeBytes: Bytes,
     totalBytes: Bytes,
+    commandsVersion: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER })),
   }),
   Type.Object({
     kind: Type.Literal('server-add'),
@@ -474,6 +524,8 @@ export const Command = Type.Union([
     state: Type.Union([Type.Literal('in'), Type.Literal('draining')]),
   }),
   Type.Object({ kind: Type.Literal('server-zone'), id: ServerName, zone: Zone }),
+  /** Replaces the labels of a server. */
+  Type.Object({ kind: Type.Literal('server-label'), id: ServerName, labels: Labels }),
   /** Replicas of the server are not replaced for this time, however long it is away; null ends that. */
   Type.Object({
     kind: Type.Literal('server-maintenance'),
@@ -528,6 +580,25 @@ export const Command = Type.Union([
     inode: Inode,
     count: Type.Union([Replicas, Type.Null()]),
   }),
+  /** The placement class of a directory, for what is created in it; null: none of its own. */
+  Type.Object({
+    kind: Type.Literal('set-placement'),
+    inode: Inode,
+    class: Type.Union([
+      /** `replicas` null: as many as the volume. */
+      Type.Object({ labels: Labels, zones: ClassZones, replicas: Type.Union([Replicas, Type.Null()]) }),
+      Type.Null(),
+    ]),
+    /** Even with fewer servers than replicas. */
+    force: Type.Optional(Type.Boolean()),
+  }),
+  /** Gives a directory's class to its entries after `after`, which are then placed by it. */
+  Type.Object({
+    kind: Type.Literal('inherit-placement'),
+    inode: Inode,
+    after: Name,
+    countMax: Type.Integer({ minimum: 1, maximum: 1_000 }),
+  }),
   /** Links a file from the trash again, with missing directories; `exists` if the path is taken. `to`: another path. */
   Type.Object({
     kind: Type.Literal('trash-restore'),
@@ -543,6 +614,9 @@ export const Command = Type.Union([
     path: Type.Optional(Path),
     countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
   }),
+  ...ROOT_COMMANDS,
+  ...VOLUME_COMMANDS,
+  ...MOVE_COMMANDS,
 ]);
 export type Command = Static<typeof Command>;
 export type CommandOf<Kind extends Command['kind']> = Extract<Command, { kind: Kind }>;
@@ -589,12 +663,22 @@ export interface Attributes {
   readonly xattrs?: number;
   /** Protecting flags; absent if none. */
   readonly flags?: readonly InodeFlag[];
+  /** The directory whose placement class it has; absent if it has its volume's. */
+  readonly placement?: number;
+  /** The volume that may be attached at this directory: it is, if the list of catalogs says so. */
+  readonly junction?: Junction;
   /** The caller's right to the contents; absent without access control. */
   readonly capability?: string;
   /** In a snapshot: its number in the volume. Contents are the snapshot's if their version is `contents`. */
   readonly snapshot?: number;
   /** The file that has the snapshot's contents, if another one. */
   readonly source?: number;
+}
+
+/** A volume, and the number of its catalog. */
+export interface Junction {
+  readonly catalog: number;
+  readonly volume: string;
 }
 
 export interface SnapshotInfo {
@@ -606,12 +690,14 @@ export interface SnapshotInfo {
 }
 
 /** `in`: takes new replicas. `draining`: its replicas are moved away. `out`: removed; does not rejoin by itself. */
-export type ServerState = 'in' | 'draining' | 'out';
+export type ServerState = Static<typeof ServerStates>;
 
 export interface ServerInfo {
   readonly id: string;
   readonly url: string;
   readonly zone: string;
+  /** Absent if it has none. */
+  readonly labels?: readonly string[];
   readonly state: ServerState;
   readonly storageId: string;
   /** Next inode number when this store replaced another, else 1: of older files a replica may have been lost. */
@@ -629,6 +715,14 @@ export interface ClusterSettings {
   readonly catalogReplicas: number | null;
 }
 
+/** A directory with a placement class of its own; `replicas` is absent for as many as the volume. `path`: if asked. */
+export interface DirectoryClass extends PlacementClass {
+  readonly directory: number;
+  readonly volume: string;
+  readonly path?: string;
+  readonly replicas?: number;
+}
+
 /** A file's replicas, and how many are wanted. */
 export interface PlacedFile {
   readonly inode: number;
@@ -637,6 +731,8 @@ export interface PlacedFile {
   readonly wanted: number;
   readonly sizeBytes: number;
   readonly settings?: FileSettings;
+  /** Absent if any server may hold the file. */
+  readonly class?: PlacementClass;
   /** Absent without a plan, and from earlier releases. */
   readonly planned?: PlannedMembers;
 }
@@ -656,9 +752,12 @@ export interface FileSettings {
   readonly limited: boolean;
 }
 
-export interface VolumeInfo {
+/** `labels` and `zones` are absent if any server may hold the files. */
+export interface VolumeInfo extends PlacementClass {
   readonly name: string;
   readonly root: number;
+  /** In answers of queries: the number of the volume's own catalog; absent in the root catalog. */
+  readonly catalog?: CatalogNumber;
   readonly replicas: number;
   readonly policy: Policy;
   readonly objectBytes: number;
@@ -674,6 +773,8 @@ export interface VolumeInfo {
   readonly trashMs: number;
   readonly trashedBytes: number;
   readonly trashedInodes: number;
+  /** The directory of another volume at which it is attached; absent if at none. */
+  readonly attached?: number;
 }
 
 export interface TrashedFile {
@@ -696,18 +797,30 @@ export const AnsweredCommands = Type.Object({
 });
 export type AnsweredCommands = Static<typeof AnsweredCommands>;
 
-/** Position in the list of files with a wrong number of replicas: by volume, number of replicas, and wanted number. */
-export const MiscountedPosition = Type.Object({
+/** Position in a list of files by volume, class, number of replicas, wanted number, and servers. */
+export const PlacedPosition = Type.Object({
   volume: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+  placement: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
   members: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
   wanted: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+  /** Ids of servers, separated by commas; absent from earlier releases, which start with the first ones. */
+  replicas: Type.Optional(Type.String({ maxLength: 1_000 })),
   inode: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
 });
-export type MiscountedPosition = Static<typeof MiscountedPosition>;
+export type PlacedPosition = Static<typeof PlacedPosition>;
 
 export const Query = Type.Union([
-  /** The inode at a path; a final symbolic link is followed only with `follow`. */
-  Type.Object({ kind: Type.Literal('resolve'), volume: TreeName, path: Path, follow: Type.Boolean() }),
+  /**
+   * The inode at a path; a final symbolic link is followed only with `follow`. A path that leads into an attached
+   * volume is refused with `junction`; one that ends at the junction only without `junction`.
+   */
+  Type.Object({
+    kind: Type.Literal('resolve'),
+    volume: TreeName,
+    path: Path,
+    follow: Type.Boolean(),
+    junction: Type.Optional(Type.Literal('self')),
+  }),
   /** `snapshot`, here and below: read from that snapshot of the inode's volume. */
   Type.Object({ kind: Type.Literal('lookup'), parent: Inode, name: Name, snapshot: Serial }),
   Type.Object({ kind: Type.Literal('attributes'), inode: Inode, snapshot: Serial }),
@@ -755,6 +868,15 @@ export const Query = Type.Union([
   /** All servers, removed ones too. `counts`: with their numbers of files. */
   Type.Object({ kind: Type.Literal('servers'), counts: Type.Boolean() }),
   Type.Object({ kind: Type.Literal('voters') }),
+  /** Directories with a placement class of their own. `paths`: with paths, which reads all entries beside them. */
+  Type.Object({ kind: Type.Literal('placement-classes'), paths: Type.Optional(Type.Literal(true)) }),
+  /**
+   * Volumes with a catalog of their own, removed ones too, and servers. `known`: version that the caller has; if the
+   * list has no other, only the version is returned.
+   */
+  Type.Object({ kind: Type.Literal('catalogs'), known: Type.Optional(Type.Integer({ minimum: 0 })) }),
+  /** Of a volume's catalog, also before it has begun and after it has closed. */
+  Type.Object({ kind: Type.Literal('catalog-state') }),
   /** Files with a replica on a server, ascending, after `after`. */
   Type.Object({
     kind: Type.Literal('files-on'),
@@ -771,11 +893,25 @@ export const Query = Type.Union([
     server: ServerName,
     without: Type.Array(ServerName, { maxItems: 1_000 }),
   }),
-  /** Files with too few replicas, of those that `servers` servers can have, or too many. */
+  /**
+   * Files with too few replicas, of those that `servers` servers can have, or too many. `away`: servers that take none,
+   * of those that the files' labels and zones allow.
+   */
   Type.Object({
     kind: Type.Literal('files-miscounted'),
     servers: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
-    after: Type.Union([MiscountedPosition, Type.Null()]),
+    away: Type.Optional(Type.Array(ServerName, { maxItems: 1_000 })),
+    after: Type.Union([PlacedPosition, Type.Null()]),
+    countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  }),
+  /**
+   * Files on servers that their labels and zones do not allow, while there is an allowed one, not `away`, without them.
+   * Examines a bounded number of sets of servers: a page without files may have a next one.
+   */
+  Type.Object({
+    kind: Type.Literal('files-misplaced'),
+    away: Type.Array(ServerName, { maxItems: 1_000 }),
+    after: Type.Union([PlacedPosition, Type.Null()]),
     countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
   }),
   /** Files with planned members, ascending, after `after`. `begun`: plans were ever made. */
@@ -805,6 +941,7 @@ export const Query = Type.Union([
     after: Type.Union([Type.Object({ path: Path, inode: Inode }), Type.Null()]),
     countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
   }),
+  ...MOVE_QUERIES,
 ]);
 export type Query = Static<typeof Query>;
 
@@ -836,10 +973,11 @@ export interface Preservation {
   readonly contents: ContentVersion;
 }
 
-export interface CommandResults {
+export interface CommandResults extends RootCommandResults, VolumeCommandResults, MoveCommandResults {
   readonly 'volume-create': { readonly volume: VolumeInfo };
   readonly 'volume-set': { readonly volume: VolumeInfo };
-  readonly 'volume-remove': Record<string, never>;
+  /** `catalog`: the row of a volume with a catalog of its own, which is removed once that has closed. */
+  readonly 'volume-remove': { readonly catalog?: ListedCatalog };
   /** `atNs`: as in `unlink`; the file's own times differ if the command gave them. */
   readonly 'create-file': {
     readonly attributes: Attributes;
@@ -875,6 +1013,8 @@ export interface CommandResults {
     readonly atNs?: string;
   };
   readonly 'make-node': { readonly attributes: Attributes; readonly atNs?: string };
+  readonly 'junction-create': { readonly attributes: Attributes };
+  readonly 'junction-remove': Record<string, never>;
   readonly 'remove-directory': { readonly atNs?: string };
   /** `atNs`: the directory's new times; absent in a retry's answer, and from earlier releases. */
   readonly unlink: { readonly inode: number; readonly links: number; readonly atNs?: string };
@@ -896,10 +1036,22 @@ export interface CommandResults {
   readonly 'set-xattr': Record<string, never>;
   readonly 'remove-xattr': Record<string, never>;
   readonly collect: { readonly inodes: readonly number[] };
-  readonly 'server-register': { readonly server: ServerInfo };
+  /**
+   * `catalogsVersion`: of the root's list of volumes' catalogs at this registration; `storedAt`: at the first one of
+   * the store. Absent: it had no versions yet.
+   */
+  readonly 'server-register': {
+    readonly server: ServerInfo;
+    readonly catalogsVersion?: number;
+    readonly storedAt?: number;
+  };
   readonly 'server-add': { readonly server: ServerInfo };
   readonly 'server-state': { readonly server: ServerInfo };
   readonly 'server-zone': { readonly server: ServerInfo };
+  readonly 'server-label': { readonly server: ServerInfo };
+  readonly 'set-placement': Record<string, never>;
+  /** `directories`: those that got it. `next`: null at the end. */
+  readonly 'inherit-placement': { readonly directories: readonly number[]; readonly next: string | null };
   readonly 'server-maintenance': { readonly server: ServerInfo };
   readonly 'cluster-set': { readonly settings: ClusterSettings };
   readonly 'server-remove': { readonly server: ServerInfo };
@@ -921,7 +1073,7 @@ export interface CommandResults {
   readonly sweep: { readonly rows: number; readonly more: boolean };
 }
 
-export interface QueryResults {
+export interface QueryResults extends MoveQueryResults {
   readonly resolve: { readonly attributes: Attributes };
   readonly lookup: { readonly attributes: Attributes };
   readonly attributes: { readonly attributes: Attributes };
@@ -933,7 +1085,8 @@ export interface QueryResults {
   readonly xattrs: { readonly names: readonly string[] };
   readonly 'volume-of': { readonly volume: string };
   readonly snapshots: { readonly snapshots: readonly SnapshotInfo[] };
-  readonly sweeps: { readonly pending: boolean };
+  /** `garbage`: whether there is anything that `collect` deletes, at once or when its time has come. */
+  readonly sweeps: { readonly pending: boolean; readonly garbage?: boolean };
   readonly 'live-files': { readonly inodes: readonly number[] };
   /** `next`: resume point, null at the end. */
   readonly reservations: {
@@ -941,7 +1094,8 @@ export interface QueryResults {
     readonly next: number | null;
   };
   readonly volume: { readonly volume: VolumeInfo };
-  readonly volumes: { readonly volumes: readonly VolumeInfo[] };
+  /** `unavailable`: names of volumes whose catalogs have not answered. */
+  readonly volumes: { readonly volumes: readonly VolumeInfo[]; readonly unavailable?: readonly string[] };
   /** `result`: null if the session is unknown, or its last command was refused. */
   readonly outcome: { readonly result: CommandResults[Command['kind']] | null; readonly number: number };
   readonly 'missing-commands': FlushAnswer;
@@ -949,12 +1103,18 @@ export interface QueryResults {
   readonly paths: {
     readonly paths: readonly { readonly inode: number; readonly volume: string; readonly path: string }[];
   };
-  /** `settings`: absent from servers of earlier releases. */
+  /**
+   * `settings`: absent from servers of earlier releases. `unavailable`: names of volumes whose catalogs have not
+   * answered, so that their files are not counted.
+   */
   readonly servers: {
     readonly servers: readonly (ServerInfo & { readonly replicas?: number })[];
     readonly settings?: ClusterSettings;
+    readonly unavailable?: readonly string[];
   };
   readonly voters: { readonly view: Voters | null };
+  readonly catalogs: CatalogList;
+  readonly 'catalog-state': OwnCatalogState;
   /** `examples`: numbers of some of these files. `planned`: files of which the server is to become a member. */
   readonly 'files-needing': {
     readonly files: number;
@@ -963,9 +1123,14 @@ export interface QueryResults {
   };
   readonly 'files-on': { readonly files: readonly PlacedFile[]; readonly more: boolean };
   /** `next`: resume point, null at the end. */
+  readonly 'placement-classes': { readonly classes: readonly DirectoryClass[] };
   readonly 'files-miscounted': {
     readonly files: readonly PlacedFile[];
-    readonly next: MiscountedPosition | null;
+    readonly next: PlacedPosition | null;
+  };
+  readonly 'files-misplaced': {
+    readonly files: readonly PlacedFile[];
+    readonly next: PlacedPosition | null;
   };
   readonly plans: {
     readonly files: readonly PlacedFile[];

@@ -1,5 +1,7 @@
-import type { ErrorCode, HolderDetails } from '../base/errors.ts';
+import type { ErrorCode, HolderDetails, JunctionDetails } from '../base/errors.ts';
 import type { Attributes, ContentVersion, ServerState } from './catalog-api.ts';
+import type { AttachedAt } from './junctions.ts';
+import type { MovePhase } from './volume-moves.ts';
 
 /** HTTP upgrade to a connection for large writes (decision 0053). */
 export const CONTENTS_PATH = '/v1/contents';
@@ -13,6 +15,8 @@ export const HEADER_SIZE = 'leasehold-size';
 export const HEADER_CONTENTS = 'leasehold-contents';
 export const HEADER_MODIFIED = 'leasehold-modified-ns';
 export const HEADER_SEQ = 'leasehold-seq';
+/** The number of a volume's catalog that a request is for, and of that which an answer is about; absent: the root. */
+export const HEADER_CATALOG = 'leasehold-catalog';
 /** An operation of the catalog, for a new session's `since`. */
 export const HEADER_CATALOG_SEQ = 'leasehold-catalog-seq';
 /** The newest catalog epoch that the server knows: a client starts a new session in each. */
@@ -44,6 +48,9 @@ export interface Problem {
   readonly primary?: string;
   readonly holder?: HolderDetails;
   readonly outdated?: readonly string[];
+  readonly elsewhere?: true;
+  readonly movedTo?: number;
+  readonly junction?: JunctionDetails;
 }
 
 export interface FileState {
@@ -189,6 +196,8 @@ export interface ClusterServers {
     readonly id: string;
     readonly url: string;
     readonly zone: string;
+    /** Absent if it has none. */
+    readonly labels?: readonly string[];
     readonly state: ServerState;
     /** Until this time, in nanoseconds since 1970, its replicas are not replaced; absent without maintenance. */
     readonly maintenanceNs?: string;
@@ -261,6 +270,10 @@ export interface ServerStatus {
   readonly uncompared?: readonly string[];
   /** Catalog members that do not follow it, as its primary sees them. */
   readonly catalogBehind?: readonly string[];
+  /** Of volumes' catalogs, by number: its primary is here. Absent if none, and from earlier releases. */
+  readonly primaryOfCatalogs?: readonly number[];
+  /** Of volumes that move to catalogs whose primary is here: how many inodes are copied. Absent if none. */
+  readonly copied?: readonly { readonly catalog: number; readonly inodes: number }[];
   /** Should hold the catalog, but has no valid replica of it. */
   readonly catalogReplica?: 'missing';
   readonly freeBytes: number;
@@ -274,6 +287,8 @@ export interface ServerStatus {
   readonly viewConflicts?: readonly ViewConflict[];
   /** Of the catalog, as its primary's last recount found them, as clauses. */
   readonly wrongCounters?: readonly string[];
+  /** Volumes that lack servers with their labels or in their zones, as the catalog's primary sees it; sentences. */
+  readonly placementShortages?: readonly string[];
   readonly pid: number;
   readonly version?: string;
   readonly uptimeMs: number;
@@ -282,6 +297,8 @@ export interface ServerStatus {
   readonly membership?: ServerState;
   /** Until this time, as ISO 8601, its replicas are not replaced; in `ClusterStatus` only. */
   readonly maintenanceUntil?: string;
+  /** Labels of the server, if any; in `ClusterStatus` only. */
+  readonly labels?: readonly string[];
   /** The catalog knows this server and its disk; before, it takes no replicas. */
   readonly registered?: boolean;
   readonly lag?: ReplicaLag;
@@ -316,6 +333,25 @@ export interface ScrubStatus {
 
 export type ScrubStatuses = Readonly<Record<string, ScrubStatus | null>>;
 
+/** The catalog of a volume that has its own. */
+export interface VolumeCatalogStatus {
+  readonly number: number;
+  /** Of the volume. */
+  readonly name: string;
+  readonly state: 'creating' | 'ready' | 'removing';
+  readonly members: readonly string[];
+  /** Null if no server reports that it is the primary. */
+  readonly primary: string | null;
+  /** The volume moves to this catalog; until then it is in the root catalog. */
+  readonly moving?: VolumeMoveStatus;
+}
+
+export interface VolumeMoveStatus {
+  readonly phase: MovePhase;
+  /** Of its inodes, as the primary reports. */
+  readonly copied?: number;
+}
+
 export interface ClusterStatus {
   readonly verdict: Verdict;
   readonly reasons: readonly string[];
@@ -328,6 +364,8 @@ export interface ClusterStatus {
     /** How many servers are to hold it; absent from earlier releases. */
     readonly replicasWanted?: number;
   };
+  /** Of volumes with a catalog of their own; absent from earlier releases. */
+  readonly catalogs?: readonly VolumeCatalogStatus[];
   readonly timing: { readonly leaseMs: number; readonly clockSkewMaxMs: number };
   readonly servers: readonly ServerStatus[];
   readonly underReplicated: readonly number[];
@@ -345,6 +383,8 @@ export interface TreeCopy {
   readonly same?: number;
   /** Paths of devices, pipes and sockets, which have no contents. */
   readonly skipped: readonly string[];
+  /** Directories at which other volumes are attached: their copies are empty. */
+  readonly junctions?: readonly AttachedAt[];
   /** Repeat the request with `after` = `next`. */
   readonly more: boolean;
   readonly next?: string;

@@ -28,6 +28,8 @@ export const SERVER_EVENT_KINDS = [
   'repaired',
   'catalog-damaged',
   'counters-wrong',
+  'volume-moves',
+  'volume-moved',
   'certificate-ends',
   'draining',
   'drained',
@@ -107,6 +109,8 @@ export interface LiveServer extends ServerVitals {
   readonly state: ServerStatus['state'];
   /** When its maintenance ends, by the wall clock; absent if it is in none. */
   readonly maintenanceUntilMs?: number;
+  /** Absent if it has none. */
+  readonly labels?: readonly string[];
   /** How far its clock is ahead of the reporting server's, and the error; null if unknown. */
   readonly clock: { readonly offsetMs: number; readonly errorMs: number } | null;
   readonly writesPerS: number;

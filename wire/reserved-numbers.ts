@@ -34,6 +34,8 @@ export const NumbersRequest = Type.Object({
   count: Type.Integer({ minimum: 1, maximum: RESERVED_NUMBERS_MAX }),
   /** Volume of the files, which gives the replica count; absent, as in earlier releases: three. */
   volume: Type.Optional(Type.String({ minLength: 1, maxLength: 255 })),
+  /** The directory of the volume whose placement class the files will have; absent: the volume's. */
+  placement: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER })),
 });
 export type NumbersRequest = Static<typeof NumbersRequest>;
 
@@ -45,6 +47,8 @@ export interface ReservedNumbers {
   readonly sets?: readonly (readonly string[])[];
   /** The creating server: it creates files with these numbers, as long as its present process runs. */
   readonly creatingServer: string;
+  /** As requested; absent from earlier releases, which choose servers of the volume. */
+  readonly placement?: number;
   /** That server also takes contents of files created by `create-file`; absent from earlier releases. */
   readonly named?: true;
   /** Validity in milliseconds, from before the request was sent. */

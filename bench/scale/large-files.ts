@@ -30,7 +30,7 @@ async function measure(name: string, sizeBytes: number, denseBytes: number, oper
 }
 
 console.log(
-  `${''.padEnd(36)} ${'ticks'.padStart(7)} ${'longest'.padStart(9)} ${'total'.padStart(9)}  (CPU, ms)`,
+  `${''.padEnd(36)} ${'ticks'.padStart(7)} ${'longest'.padStart(9)} ${'total'.padStart(9)}  (CPU, ms; without garbage collection)`,
 );
 for (const operation of largeOperations) await measure('2 TiB sparse', 2048 * GIB, GIB, operation);
 for (const operation of largeOperations)

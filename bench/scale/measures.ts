@@ -3,7 +3,7 @@ import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import type { RealCluster } from '../../test/cluster/real-cluster.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { DIRECTORY_FILES, type Filler } from './filler.ts';
-import { cpuBetween, cpuOf, longestTickOf, memoryOf } from './servers.ts';
+import { cpuBetween, cpuOf, longestTickOf, type Memory, memoryOf } from './servers.ts';
 
 const LISTINGS = 21;
 const CREATES = 2_000;
@@ -84,6 +84,7 @@ export interface Idle {
   readonly meanPart: number;
   readonly largestPart: number;
   readonly tickMs: number;
+  /** The most of one server, with garbage that is not yet collected. */
   readonly memoryMiB: number;
 }
 
@@ -102,4 +103,29 @@ export async function idleOf(cluster: RealCluster, ids: readonly string[], secon
     tickMs: Math.max(...ticks),
     memoryMiB: Math.max(...ids.map((id) => memoryOf(cluster, id).now)),
   };
+}
+
+const SAMPLE_MS = 10_000;
+/** V8 lets garbage grow to three times what is in use, and returns its memory after 100 s without a collection. */
+const STEADY_MS = 150_000;
+const STEADY_LIMIT_MS = 1_200_000;
+/** A smaller change is none. */
+const STEADY_PART = 0.98;
+
+/** The largest memory of servers that no client uses, once it does not decrease any more. */
+export async function restedMemory(cluster: RealCluster, ids: readonly string[]): Promise<Memory> {
+  const largest = (): Memory => {
+    const all = ids.map((id) => memoryOf(cluster, id));
+    return all.reduce((most, memory) => (memory.now > most.now ? memory : most));
+  };
+  const beganMs = performance.now();
+  let least = largest();
+  let leastAtMs = beganMs;
+  while (performance.now() - leastAtMs < STEADY_MS && performance.now() - beganMs < STEADY_LIMIT_MS) {
+    await delay(SAMPLE_MS);
+    const memory = largest();
+    if (memory.now < STEADY_PART * least.now) leastAtMs = performance.now();
+    if (memory.now < least.now) least = memory;
+  }
+  return least;
 }

@@ -1,5 +1,6 @@
-import { readFileSync, statSync } from 'node:fs';
+import { readFileSync, statfsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { LOOP_SAMPLE_MS } from '../../server/telemetry/metrics.ts';
 import type { RealCluster } from '../../test/cluster/real-cluster.ts';
 import { processCpuMs } from '../lease/cpu.ts';
 
@@ -20,12 +21,25 @@ export function cpuBetween(
   return { all: used.reduce((sum, ms) => sum + ms, 0), busiest: Math.max(...used) };
 }
 
-/** Memory of a server's process: now, and its largest, in MiB. */
-export function memoryOf(cluster: RealCluster, id: string): { readonly now: number; readonly most: number } {
+/** Free bytes of the disk that the servers share. */
+export function freeBytes(cluster: RealCluster): number {
+  const { bavail, bsize } = statfsSync(cluster.folder);
+  return bavail * bsize;
+}
+
+export interface Memory {
+  readonly now: number;
+  readonly most: number;
+  /** The part of `now` that is pages of files, such as the program: processes share it, and the kernel can drop it. */
+  readonly ofFiles: number;
+}
+
+/** Memory of a server's process, in MiB. */
+export function memoryOf(cluster: RealCluster, id: string): Memory {
   const status = readFileSync(`/proc/${cluster.pid(id)}/status`, 'utf8');
   const field = (name: string): number =>
     Math.round(Number(new RegExp(`^${name}:\\s+(\\d+)`, 'm').exec(status)?.[1]) / KIB_PER_MIB);
-  return { now: field('VmRSS'), most: field('VmHWM') };
+  return { now: field('VmRSS'), most: field('VmHWM'), ofFiles: field('RssFile') };
 }
 
 /** A server's databases with their logs, in MiB. */
@@ -41,11 +55,14 @@ export function databasesOf(cluster: RealCluster, id: string): string {
     .join(', ');
 }
 
-/** The longest tick of a server's event loop since it was last asked, in milliseconds; asking begins a new period. */
+/**
+ * The longest tick of a server's event loop since it was last asked, in milliseconds; asking begins a new period. A
+ * tick that ends between two samples is not seen, and of one that includes a sample only what follows.
+ */
 export async function longestTickOf(cluster: RealCluster, id: string): Promise<number> {
   const text = await (await fetch(`${cluster.url(id)}/metrics`)).text();
   const seconds = /^nodejs_eventloop_lag_max_seconds (\S+)$/m.exec(text)?.[1];
-  return Number(seconds) * 1_000;
+  return Math.max(0, Number(seconds) * 1_000 - LOOP_SAMPLE_MS);
 }
 
 function sizeOf(path: string): number {

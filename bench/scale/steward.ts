@@ -1,6 +1,8 @@
 import { pino } from 'pino';
+import { ROOT_CATALOG } from '../../base/ids.ts';
 import { runQuery } from '../../catalog/queries.ts';
 import { COMMANDS_VERSION } from '../../catalog/versions.ts';
+import { MoveLimits } from '../../server/membership/move-limits.ts';
 import { Steward } from '../../server/membership/steward.ts';
 import { Placement } from '../../server/process/placement.ts';
 import type { Query, QueryResults } from '../../wire/catalog-api.ts';
@@ -28,25 +30,33 @@ export async function measureSteward(files: number): Promise<StewardFigures> {
   const refuse = (): never => {
     throw new Error('Nothing is to be moved');
   };
-  const steward = new Steward({
-    log: pino({ level: 'silent' }),
-    replaceAfterMs: 60_000,
-    periodMs: 2 ** 30,
-    world: systemWorld,
-    isCatalogPrimary: () => true,
-    query: async <Q extends Query>(query: Q) => runQuery(db, query as never) as QueryResults[Q['kind']],
-    candidates: (servers) => placement.candidates(servers),
-    isConnected: () => true,
-    catalogMembers: () => SERVERS,
-    catalogReplicasFirst: SERVERS.length,
-    moveRates: { filesPerS: Infinity, bytesPerS: Infinity },
-    knownPrimary: refuse,
-    order: refuse,
-    changeMembers: refuse,
-    changeCatalogMembers: refuse,
-    commandsVersion: () => COMMANDS_VERSION,
-    announce: () => undefined,
-  });
+  let position = 0;
+  const newSteward = () =>
+    new Steward({
+      log: pino({ level: 'silent' }),
+      replaceAfterMs: 60_000,
+      periodMs: 2 ** 30,
+      world: systemWorld,
+      isCatalogPrimary: () => true,
+      query: async <Q extends Query>(query: Q) => runQuery(db, query as never) as QueryResults[Q['kind']],
+      candidates: (servers) => placement.candidates(servers),
+      isConnected: () => true,
+      catalogMembers: () => SERVERS,
+      // Each round is as after a command.
+      catalogPosition: () => String(position++),
+      catalog: ROOT_CATALOG,
+      catalogMembersWanted: () => SERVERS.length,
+      moveLimits: new MoveLimits(systemWorld, { filesPerS: Infinity, bytesPerS: Infinity }),
+      knownPrimary: refuse,
+      order: refuse,
+      changeMembers: refuse,
+      changeCatalogMembers: refuse,
+      commandsVersion: () => COMMANDS_VERSION,
+      rebalancePeriodMs: 0,
+      partToBalance: () => 1,
+      announce: () => undefined,
+    });
+  const steward = newSteward();
   try {
     const firstRoundMs = await roundsMs(steward, 1);
     return { files, createUs, firstRoundMs, idleRoundMs: (await roundsMs(steward, ROUNDS)) / ROUNDS };
@@ -65,7 +75,7 @@ async function roundsMs(steward: Steward, count: number): Promise<number> {
 if (import.meta.main) {
   for (const files of [1_000, 300_000]) {
     const { createUs, firstRoundMs, idleRoundMs } = await measureSteward(files);
-    const figures = `first round ${firstRoundMs.toFixed(1)} ms, idle round ${idleRoundMs.toFixed(2)} ms`;
+    const figures = `first round ${firstRoundMs.toFixed(2)} ms, idle round ${idleRoundMs.toFixed(2)} ms`;
     process.stdout.write(`${files} files: ${figures}, creation ${createUs.toFixed(1)} µs each\n`);
   }
 }

@@ -28,12 +28,14 @@ type NewFile = CreateWithContentsCommand['files'][number];
 
 export function reserveInodes(
   tables: Tables,
-  { owner, count, members = [[]] }: CommandOf<'reserve-inodes'>,
+  { owner, count, members = [[]], volume: name }: CommandOf<'reserve-inodes'>,
   atNs: string,
 ): CommandResults['reserve-inodes'] {
   const first = tables.numbers.take(count);
+  // A server may not know yet that the volume is gone, or has moved: then the numbers are for none.
+  const volume = name === undefined ? 0 : (tables.volumes.byName(name)?.id ?? 0);
   for (const run of numberRuns(first, count, members))
-    tables.numbers.reserve({ ...run, owner, atNs, members: run.members.join(',') });
+    tables.numbers.reserve({ ...run, owner, atNs, volume, members: run.members.join(',') });
   return { first };
 }
 
@@ -41,7 +43,7 @@ export function voidInodes(
   tables: Tables,
   { owner, inodes }: CommandOf<'void-inodes'>,
 ): CommandResults['void-inodes'] {
-  return { voided: inodes.filter((inode) => tables.numbers.takeReserved(owner, inode)) };
+  return { voided: inodes.filter((inode) => tables.numbers.takeReserved(owner, inode, null)) };
 }
 
 export function forgetReservations(tables: Tables, atNs: string): void {
@@ -119,7 +121,7 @@ class FileCreation {
     const members = this.#ownReplicas.get(id) ?? this.#replicas;
     this.#assertMembers(id, members);
     const replicas = members.join(',');
-    if (!this.#tables.numbers.takeReserved(this.#command.owner, id)) throw notReserved(id);
+    if (!this.#tables.numbers.takeReserved(this.#command.owner, id, volume.id)) throw notReserved(id);
 
     const { mode, storeAcl } = inheritAcl(this.#tables, directory, { mode: file.mode, kind: KIND_FILE });
     const gid = (directory.mode & MODE_SETGID) !== 0 ? directory.gid : file.gid;
@@ -132,6 +134,7 @@ class FileCreation {
       contentsSeq: file.contents.seq,
       policy: volume.policy,
       allowed: this.hasByteQuota ? sizeBytes : null,
+      placement: directory.placement,
     });
     storeAcl(id);
     this.#tables.entries.insert(directory.id, name, id);

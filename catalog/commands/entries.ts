@@ -10,8 +10,10 @@ import type {
 } from '../../wire/catalog-api.ts';
 import { attributesOf, kindNumber } from '../attributes.ts';
 import { charge, chargeOf } from '../charges.ts';
+import { assertPlaced } from '../file-class.ts';
 import { assertMayGain, assertMayLose, assertUnprotected } from '../flags.ts';
 import type { InodeRow } from '../inode-rows.ts';
+import { assertNotAttached } from '../junction-refusals.ts';
 import { targetCheck } from '../names.ts';
 import { allowedOfNew, assertInodeAllowed } from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
@@ -80,6 +82,8 @@ export function nodeCreate(tables: Tables, spot: ResolvedName, node: Node, atNs:
   const { mode, storeAcl } = inheritAcl(tables, directory, { mode: node.mode, umask: node.umask, kind });
   const volume = tables.volumes.row(directory.volume);
   assertInodeAllowed(volume);
+  const { placement } = directory;
+  if (isFile) assertPlaced(volume.name, tables.classes.of(volume, placement), node.replicas ?? []);
   const id = tables.inodes.insert({
     volume: directory.volume,
     kind,
@@ -99,6 +103,7 @@ export function nodeCreate(tables: Tables, spot: ResolvedName, node: Node, atNs:
     orphanedNs: null,
     policy: isFile ? volume.policy : 0,
     allowed: isFile ? allowedOfNew(volume) : null,
+    ...(isFile || isDirectory ? { placement } : {}),
     ...(node.id === undefined ? {} : { id: node.id }),
   });
   storeAcl(id);
@@ -202,11 +207,21 @@ export function removeDirectory(
   if (inode.kind !== KIND_DIRECTORY) throw new ServiceError('not-directory', `"${name}" is no directory`);
   if (tables.entries.hasChildren(inode.id))
     throw new ServiceError('not-empty', `Directory "${name}" is not empty`);
+  assertNotAttached(inode, name);
+  removeEmptyDirectory(tables, inode, { directory, name }, atNs);
+  return {};
+}
+
+export function removeEmptyDirectory(
+  tables: Tables,
+  inode: InodeRow,
+  { directory, name }: Pick<ResolvedName, 'directory' | 'name'>,
+  atNs: string,
+): void {
   assertMayLose(directory, inode);
   tables.entries.delete(directory.id, name, inode.id);
   tables.inodes.touchDirectory(directory.id, -1, atNs);
-  removeLink(tables, inode, { directory, name }, {}, atNs);
-  return {};
+  tables.inodes.delete(inode);
 }
 
 export function unlink(tables: Tables, command: CommandOf<'unlink'>, atNs: string): CommandResults['unlink'] {

@@ -30,7 +30,8 @@ export function createFile(
     }
     return { attributes: attributesOf(spot.inode), created: false };
   }
-  if (reserved !== undefined && !tables.numbers.takeReserved(reserved.owner, reserved.inode))
+  const { volume } = spot.directory;
+  if (reserved !== undefined && !tables.numbers.takeReserved(reserved.owner, reserved.inode, volume))
     throw notReserved(reserved.inode);
   const number = reserved === undefined ? {} : { id: reserved.inode };
   const node = { kind: 'file', mode, uid, gid, umask, replicas, ...number } as const;
@@ -181,6 +182,11 @@ export function collect(
   const orphans = tables.inodeLists.orphansBefore(timeCheck(command.beforeNs), command.countMax);
   const inodes = orphans.filter((orphan) => collectOrphan(tables, orphan));
   return { inodes: inodes.map((orphan) => orphan.id) };
+}
+
+/** Whether `collect` would delete anything, at once or at a later time. */
+export function hasGarbage({ inodeLists, numbers, deletions }: Tables): boolean {
+  return inodeLists.hasOrphans() || numbers.hasReserved() || deletions.hasTrimmedRows();
 }
 
 function markCompare(a: LiveMark, b: LiveMark): number {

@@ -2,6 +2,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { CommandOf, CommandResults } from '../../wire/catalog-api.ts';
 import { assertMayGain, assertMayLose } from '../flags.ts';
 import type { InodeRow } from '../inode-rows.ts';
+import { assertNotAttached } from '../junction-refusals.ts';
 import { KIND_DIRECTORY } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { isBelow, type ResolvedName } from '../walk.ts';
@@ -66,6 +67,7 @@ function move(
     if (replacesDirectory && tables.entries.hasChildren(replaced.id)) {
       throw new ServiceError('not-empty', `Directory "${to.name}" is not empty`);
     }
+    assertNotAttached(replaced, to.name);
   }
   assertMayLose(from.directory, moved);
   if (replaced === undefined) assertMayGain(to.directory);

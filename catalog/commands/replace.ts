@@ -71,7 +71,7 @@ function createUnlinked(
     throw new ServiceError('bad-request', `Files of volume "${volume.name}" are stored otherwise`);
   const members = tables.numbers.reservedMembers(id) ?? [];
   // A file has one member set per view: the reservation's.
-  if (!areSame(members, replicas) || !tables.numbers.takeReserved(owner, id))
+  if (!areSame(members, replicas) || !tables.numbers.takeReserved(owner, id, volume.id))
     throw new ServiceError(
       'bad-request',
       `Inode ${id} is not reserved for ${replicas.join()}, or not any more`,
@@ -86,6 +86,7 @@ function createUnlinked(
     contentsSeq: contents.seq,
     policy: volume.policy,
     allowed: volume.quotaBytes > 0 ? sizeBytes : null,
+    placement: directory.placement,
   });
   tables.volumes.count(volume.id, 1, sizeBytes);
   tables.placements.addToCounts(replicas.join(','), 1);
@@ -119,6 +120,8 @@ function linkInPlaceOf(
     tables.inodes.setAttributes(file.id, mode, file.uid, gid, atNs);
     storeAcl(file.id);
   }
+  // An upload was in no directory until now.
+  if (file.placement !== directory.placement) tables.inodes.setPlacement(file.id, directory.placement);
   tables.inodes.setLinks(file.id, 1, null, atNs);
   tables.volumes.charge(file.volume, 1, chargeOf(file));
   if (old === undefined) {

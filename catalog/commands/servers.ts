@@ -7,11 +7,16 @@ import type {
   ServerInfo,
   Voters,
 } from '../../wire/catalog-api.ts';
+import { joinList, splitList } from '../lists.ts';
 import { KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
+import { refuseLeavingPlan } from './catalog-lifecycle.ts';
+import { refuseNotLeft } from './volume-catalogs.ts';
 
 const FIRST_INODE = 1;
+/** Fields that the list of servers has, see `ListedServer`. */
+const LISTED = ['id', 'url', 'zone', 'labels', 'state', 'maintenanceNs'] as const;
 /** Number of the cluster's initial voters' view. */
 const FIRST_VOTERS = 1;
 
@@ -24,6 +29,9 @@ export function serverRegister(
   const { id, url, storageId, freeBytes, totalBytes } = command;
   const before = tables.servers.server(id);
   if (before?.state === 'out') return { server: before };
+  const { isRoot } = tables.own;
+  if (!isRoot && before === undefined)
+    throw new ServiceError('busy', `This catalog does not know server ${id} yet: retry later`);
   if (tables.servers.isRetired(storageId)) {
     throw new ServiceError(
       'precondition-failed',
@@ -36,17 +44,29 @@ export function serverRegister(
   const server: ServerInfo = {
     id,
     url,
-    zone: command.zone ?? before?.zone ?? '',
+    // A volume's catalog follows the root in all but what the server alone knows.
+    zone: (isRoot ? command.zone : undefined) ?? before?.zone ?? '',
     state: before?.state ?? 'in',
     storageId,
     bornAt: firstFileOfStore(tables, before, storageId),
     freeBytes,
     totalBytes,
     registeredNs: atNs,
+    ...(before?.labels === undefined ? {} : { labels: before.labels }),
     ...(before?.maintenanceNs === undefined ? {} : { maintenanceNs: before.maintenanceNs }),
   };
+  store(tables, before, server);
+  const { catalogs } = tables;
+  if (!isRoot || !catalogs.isVersioned) return { server };
+  if (before?.storageId !== storageId) catalogs.storeChanged(id);
+  return { server, catalogsVersion: catalogs.version, storedAt: catalogs.storedAt(id) };
+}
+
+/** Stores a server. What volumes' catalogs have to know of it gets the next version of the list. */
+function store(tables: Tables, before: ServerInfo | undefined, server: ServerInfo): void {
   tables.servers.put(server);
-  return { server };
+  const isChanged = LISTED.some((field) => before?.[field]?.toString() !== server[field]?.toString());
+  if (isChanged && tables.own.isRoot && tables.catalogs.isVersioned) tables.catalogs.serverChanged(server.id);
 }
 
 /** Next inode number when the server's present store replaced another one; 1 if it replaced none. */
@@ -77,8 +97,9 @@ export function serverAdd(
     freeBytes: 0,
     totalBytes: 0,
     registeredNs: atNs,
+    ...(before?.labels === undefined ? {} : { labels: before.labels }),
   };
-  tables.servers.put(server);
+  store(tables, before, server);
   return { server };
 }
 
@@ -94,13 +115,25 @@ export function serverState(
     );
   }
   const server = { ...before, state: command.state };
-  tables.servers.put(server);
+  store(tables, before, server);
   return { server };
 }
 
 export function serverZone(tables: Tables, command: CommandOf<'server-zone'>): CommandResults['server-zone'] {
-  const server = { ...serverOf(tables, command.id), zone: command.zone };
-  tables.servers.put(server);
+  const before = serverOf(tables, command.id);
+  const server = { ...before, zone: command.zone };
+  store(tables, before, server);
+  return { server };
+}
+
+export function serverLabel(
+  tables: Tables,
+  { id, labels }: CommandOf<'server-label'>,
+): CommandResults['server-label'] {
+  const { labels: _, ...unlabelled } = serverOf(tables, id);
+  const sorted = splitList(joinList(labels));
+  const server = { ...unlabelled, ...(sorted.length === 0 ? {} : { labels: sorted }) };
+  store(tables, serverOf(tables, id), server);
   return { server };
 }
 
@@ -110,12 +143,13 @@ export function serverMaintenance(
   { id, forMs }: CommandOf<'server-maintenance'>,
   atNs: string,
 ): CommandResults['server-maintenance'] {
-  const { maintenanceNs: _, ...before } = serverOf(tables, id);
+  const before = serverOf(tables, id);
+  const { maintenanceNs: _, ...withoutMaintenance } = before;
   if (forMs !== null && before.state === 'out')
     throw new ServiceError('precondition-failed', `Server ${id} is removed`);
   const until = forMs === null ? {} : { maintenanceNs: String(BigInt(atNs) + BigInt(forMs) * 1_000_000n) };
-  const server = { ...before, ...until };
-  tables.servers.put(server);
+  const server = { ...withoutMaintenance, ...until };
+  store(tables, before, server);
   return { server };
 }
 
@@ -149,8 +183,9 @@ export function serverRemove(
       `Server ${before.id} is needed to decide named leases: drain it, and wait until others vote in its place`,
     );
   }
+  if (!command.dead) refuseNotLeft(tables, before);
   const server: ServerInfo = { ...before, state: 'out' };
-  tables.servers.put(server);
+  store(tables, before, server);
   tables.deletions.setKept(before.id, false);
   return { server };
 }
@@ -202,6 +237,7 @@ export function planMembers(
   const before = tables.placements.planOf(id);
   const isLater = before === null || comparePlans(mark, before.mark) >= 0;
   if (!isLater || view < inode.view) return { planned: before?.servers ?? [] };
+  refuseLeavingPlan(tables, members, [...inode.replicas.split(','), ...(before?.servers ?? [])]);
   // Replaces the earlier plan: the primary of `mark` has committed `view`, so no earlier change is under way.
   tables.placements.plan(id, members, view, mark);
   return { planned: members };

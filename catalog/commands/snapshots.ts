@@ -149,6 +149,7 @@ export function preserveIfShown(
     orphanedNs: KEPT_FOR_SNAPSHOT_NS,
     policy: inode.policy,
     allowed: null,
+    placement: inode.placement,
   });
   tables.inodes.setPreserving(inode.id, id);
   return { inode: id, contents };

@@ -148,7 +148,7 @@ class Restorer {
       const place = this.#placeOf(entry.path);
       const { mode, uid, gid } = entry;
       const orphan = await this.#client.command(
-        { kind: 'create-orphan', volume: place.volume, mode, uid, gid },
+        { kind: 'create-orphan', volume: place.volume, place, mode, uid, gid },
         this.#call,
       );
       const { inode, replicas, policy } = orphan.attributes;

@@ -1,5 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes, ContentVersion } from '../../wire/catalog-api.ts';
+import type { AttachedAt } from '../../wire/junctions.ts';
 import type { DataRange } from '../archive/archive-reader.ts';
 import { type ArchiveEntry, type ArchiveKind, BLOCK_BYTES, headersOf, paddingOf } from '../archive/pax.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
@@ -21,6 +22,12 @@ export interface BackupReport {
   /** Files that changed in each attempt: the archive has a mixture of several states. */
   readonly torn: string[];
   readonly leftOut: string[];
+  /** The tree ends there: the archive has empty directories. */
+  readonly junctions: AttachedAt[];
+}
+
+export function emptyReport(): BackupReport {
+  return { members: 0, dataBytes: 0, readAgain: 0, torn: [], leftOut: [], junctions: [] };
 }
 
 type Prepared =
@@ -49,7 +56,12 @@ export async function* backup(
   call: CallOptions,
 ): AsyncGenerator<Uint8Array, void, undefined> {
   const linked = new Map<number, string>();
-  const found = prefetch(walk(client, top, call), MEMBERS_AHEAD, (one) => prepare(client, one, linked, call));
+  const found = prefetch(walk(client, top, call), MEMBERS_AHEAD, (one) => {
+    const { path, attributes } = one;
+    if (attributes.junction !== undefined)
+      report.junctions.push({ path, volume: attributes.junction.volume });
+    return prepare(client, one, linked, call);
+  });
   for await (const prepared of found) {
     switch (prepared.kind) {
       case 'removed':

@@ -1,16 +1,15 @@
 import type { CheckPage, FileInfo, ScrubStatuses, StopCheck, TreeCopy } from '../../wire/http-api.ts';
+import type { Attachment } from '../../wire/junctions.ts';
 import type { LockList } from '../../wire/lock-api.ts';
 import type { RevokedList } from '../../wire/tokens.ts';
 import type { CallOptions, Exchanger } from '../transport/exchange.ts';
 import { type ExchangeRequest, getRequest, postRequest } from '../transport/request.ts';
 import { listLocks } from './file-locks.ts';
-import { encodePath, type RemotePath } from './remote-path.ts';
+import { encodePlace, type RemotePlace } from './remote-path.ts';
 
 /** Covers the time for which a server works on a move before it answers. */
 const MOVE_ATTEMPT_MS = 70_000;
 const KEY_BYTES = 16;
-
-type RemotePlace = Pick<RemotePath, 'volume' | 'path'>;
 
 interface CopyOptions extends CallOptions {
   readonly overwrite: boolean;
@@ -64,6 +63,29 @@ export class AdminClient {
     return this.#exchanger.ask(request, { attemptMs: MOVE_ATTEMPT_MS, ...options });
   }
 
+  /** Attaches a volume at a directory that does not exist yet. A repeated call completes an interrupted one. */
+  attach(volume: string, at: RemotePlace, options?: CallOptions): Promise<Attachment> {
+    const what = `Cannot attach the volume ${volume} at ${at.volume}:${at.path}`;
+    const path = `/v1/junctions/${encodePlace(at)}?${new URLSearchParams({ volume })}`;
+    return this.#exchanger.ask({ what, method: 'PUT', path, mutation: true }, options);
+  }
+
+  async detach(at: RemotePlace, options?: CallOptions): Promise<void> {
+    const what = `Cannot detach the volume at ${at.volume}:${at.path}`;
+    await this.#delete(what, `/v1/junctions/${encodePlace(at)}`, options);
+  }
+
+  /** Detaches a volume wherever it is attached. */
+  async detachVolume(volume: string, options?: CallOptions): Promise<void> {
+    const path = `/v1/junctions?${new URLSearchParams({ volume })}`;
+    await this.#delete(`Cannot detach the volume ${volume}`, path, options);
+  }
+
+  async #delete(what: string, path: string, options?: CallOptions): Promise<void> {
+    const request = { what, method: 'DELETE', path, mutation: true } as const;
+    await this.#exchanger.perform({ primary: null }, request, async () => undefined, options);
+  }
+
   async copyFile(from: RemotePlace, to: RemotePlace, { overwrite, ...options }: CopyOptions): Promise<void> {
     const key = { 'idempotency-key': this.#exchanger.world.randomBytes(KEY_BYTES).toString('hex') };
     const request = { ...copyRequest(from, to, '', { overwrite }), headers: key };
@@ -98,10 +120,10 @@ function copyRequest(
 ): ExchangeRequest {
   const query = new URLSearchParams({ 'copy-to': `${to.volume}:${to.path}${slash}` });
   for (const [name, value] of Object.entries(search)) query.set(name, String(value));
-  const path = from.path === '/' ? '' : encodePath(from.path);
+  const place = encodePlace(from.path === '/' ? { ...from, path: '' } : from);
   return postRequest(
     `Cannot copy ${from.volume}:${from.path}`,
-    `/v1/files/${encodeURIComponent(from.volume)}${path}${slash}?${query}`,
+    `/v1/files/${place}${slash}?${query}`,
     undefined,
     { mutation: true },
   );

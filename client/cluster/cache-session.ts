@@ -52,7 +52,7 @@ export class CacheSession {
   readonly client: number;
   readonly #parts: CacheSessionParts;
   #polls: Polls | null = null;
-  /** Resolves when the report that the last session has ended was answered or has failed. */
+  /** Resolves when the last session has ended, and the report of that was answered, has failed or is not needed. */
   #reporting: Promise<void> | null = null;
   #session: number | null = null;
   /** An ended session, none of whose grants is in use any more; the next polls report it to the primary. */
@@ -93,7 +93,7 @@ export class CacheSession {
     this.start();
     this.#idle?.cancel();
     this.#idle = world.after(idleMs, () => {
-      void this.#endAndReport();
+      void this.#endSession(true);
       this.start();
     });
   }
@@ -117,6 +117,13 @@ export class CacheSession {
     });
   }
 
+  /** Ends the session here, without a report, and begins another: the volume is in another catalog, which had none. */
+  restart(): void {
+    if (this.#isClosed || this.#polls === null) return;
+    void this.#endSession(false);
+    this.start();
+  }
+
   async stop(): Promise<void> {
     this.#isClosed = true;
     const polls = this.#endPolls();
@@ -127,7 +134,7 @@ export class CacheSession {
   /** As `stop`, and notifies the primary, so that no change waits for this client. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    await this.#endAndReport();
+    await this.#endSession(true);
   }
 
   #endPolls(): Polls | null {
@@ -138,16 +145,16 @@ export class CacheSession {
     return polls;
   }
 
-  /** Ends the session here, and reports that to the primary once its polls have ended. */
-  async #endAndReport(): Promise<void> {
+  /** Ends the session here; the next one begins once its polls have ended and, if wanted, the primary was notified. */
+  async #endSession(isReported: boolean): Promise<void> {
     const session = this.#session;
     const polls = this.#endPolls();
     if (polls === null) return this.#reporting ?? undefined;
     this.#end();
-    this.#reporting = (this.#reporting ?? Promise.resolve()).then(async () => {
-      await polls.ended;
+    // A recall whose handling has not ended counts for the session that has ended.
+    this.#reporting = Promise.all([this.#reporting, polls.ended]).then(async () => {
       [this.#endedSession, this.#acked] = [null, 0];
-      if (session !== null) await this.#reportEnded(session);
+      if (isReported && session !== null) await this.#reportEnded(session);
     });
     await this.#reporting;
   }

@@ -70,6 +70,8 @@ export class CachingClient extends ClusterClient {
       failed: options.failed ?? (() => undefined),
     });
     this.#session.start();
+    // Before it left, the root catalog has recalled all that was granted of the volume.
+    this.onMoved(() => this.#session.restart());
   }
 
   /** How long these attributes stay valid without a recall, in milliseconds; 0 if they are not those in the cache. */

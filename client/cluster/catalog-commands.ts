@@ -1,3 +1,4 @@
+import { ServiceError } from '../../base/errors.ts';
 import type {
   AnsweredCommands,
   CacheOwner,
@@ -9,11 +10,12 @@ import type {
   FlushRequest,
 } from '../../wire/catalog-api.ts';
 import { describeCommand } from '../transport/describe-request.ts';
-import type { CallOptions, Exchanger, Subject } from '../transport/exchange.ts';
+import type { CallOptions, Exchanger } from '../transport/exchange.ts';
 import { postRequest } from '../transport/request.ts';
 import { type Response, readJson } from '../transport/response.ts';
+import type { CatalogSubject } from './catalog-subject.ts';
 import { CommandSession, type OnceOptions, type RequestOf } from './command-session.ts';
-import { CommandsLost, type FlushOutcome, UnflushedCommands } from './unflushed-commands.ts';
+import { type FlushOutcome, UnflushedCommands } from './unflushed-commands.ts';
 
 export interface OwnedOptions extends OnceOptions {
   readonly cache?: CacheOwner;
@@ -24,28 +26,26 @@ export interface CommandOptions extends OwnedOptions {
   readonly live?: boolean;
 }
 
-/** The catalog commands of one client: each is executed once, and a flush covers all that were answered. */
+/** A client's commands of one catalog: each is executed once, and a flush covers all that were answered. */
 export class CatalogCommands {
+  readonly catalog: CatalogSubject;
   readonly #exchanger: Exchanger;
-  readonly #catalog: Subject;
   readonly #commands: CommandSession;
   /** For commands without a time limit: while one has no answer, only 63 later ones of its session can be sent. */
   readonly #unlimited: CommandSession;
   readonly #unflushed = new UnflushedCommands();
-  /** A flush found that commands are lost and then failed: the next one that succeeds throws `CommandsLost`. */
-  #isLossUnreported = false;
 
-  constructor(exchanger: Exchanger, catalog: Subject) {
+  constructor(exchanger: Exchanger, catalog: CatalogSubject) {
     this.#exchanger = exchanger;
-    this.#catalog = catalog;
+    this.catalog = catalog;
     const lastOf = (session: number): number => this.#unflushed.numberMaxOf(session);
     this.#commands = new CommandSession(exchanger, catalog, lastOf);
     this.#unlimited = new CommandSession(exchanger, catalog, lastOf);
   }
 
-  /** Whether a power failure of all servers may lose commands answered here, or has and was not yet reported. */
+  /** Whether a power failure of all servers may lose commands answered here. */
   get hasUnflushed(): boolean {
-    return this.#isLossUnreported || !this.#unflushed.isEmpty;
+    return !this.#unflushed.isEmpty;
   }
 
   execute<Kind extends Command['kind']>(
@@ -62,9 +62,9 @@ export class CatalogCommands {
         ...(live === true ? { live } : {}),
         command: command as Command,
       };
-      return postRequest(what, '/v1/catalog/commands', body, { mutation: true });
+      return this.catalog.request(postRequest(what, '/v1/catalog/commands', body, { mutation: true }));
     };
-    return session.once(this.#catalog, what, requestOf, options, (_, ...sessionAndNumber) =>
+    return session.once(this.catalog, what, requestOf, options, (_, ...sessionAndNumber) =>
       this.#unflushed.answered(...sessionAndNumber),
     );
   }
@@ -83,7 +83,7 @@ export class CatalogCommands {
     return this.#commands.once<Value>(
       { primary: server },
       what,
-      requestOf,
+      (...numbered) => this.catalog.request(requestOf(...numbered)),
       options,
       (value, ...sessionAndNumber) => {
         if (hasCommands(value)) this.#unflushed.answered(...sessionAndNumber);
@@ -91,23 +91,20 @@ export class CatalogCommands {
     );
   }
 
-  /** Makes the answered commands survive a power failure of all servers. @throws CommandsLost once, if some are lost */
-  async flush(options?: CallOptions): Promise<void> {
-    let hasLost = false;
+  /** Makes the answered commands survive a power failure of all servers. Calls `lost` at once if some are lost. */
+  async flush(lost: () => void, options?: CallOptions): Promise<void> {
     try {
       for (const pages = [...this.#unflushed.pages()]; pages.length > 0; ) {
         const { areLost, again } = await this.#flushPage(pages.shift() ?? [], options);
-        hasLost ||= areLost;
+        if (areLost) lost();
         if (again.length > 0) pages.push(again);
       }
     } catch (error) {
-      // A later flush does not ask about these commands again.
-      this.#isLossUnreported ||= hasLost;
-      throw error;
+      if (!isRemoved(error)) throw error;
+      // A volume may be removed as a lost one, with what nothing had made durable.
+      if (this.hasUnflushed) lost();
+      this.#unflushed.removed();
     }
-    hasLost ||= this.#isLossUnreported;
-    this.#isLossUnreported = false;
-    if (hasLost) throw new CommandsLost();
   }
 
   async #flushPage(
@@ -115,8 +112,8 @@ export class CatalogCommands {
     options: CallOptions | undefined,
   ): Promise<FlushOutcome> {
     const body: FlushRequest = { answered: [...answered] };
-    const request = postRequest('Cannot flush the catalog', '/v1/catalog/flush', body);
-    const missing = await this.#exchanger.perform(this.#catalog, request, readMissing, options);
+    const request = this.catalog.request(postRequest('Cannot flush the catalog', '/v1/catalog/flush', body));
+    const missing = await this.#exchanger.perform(this.catalog, request, readMissing, options);
     const outcome = this.#unflushed.flushed(answered, missing);
     if (outcome.again.length > 0) {
       // Both sessions end, so that only commands in flight precede the next flush.
@@ -124,6 +121,16 @@ export class CatalogCommands {
     }
     return outcome;
   }
+}
+
+/** Whether a catalog is removed with its volume: no flush has anything left to cover. */
+function isRemoved(error: unknown): boolean {
+  return (
+    error instanceof ServiceError &&
+    error.code === 'not-found' &&
+    error.details.elsewhere === true &&
+    error.details.movedTo === undefined
+  );
 }
 
 /** Reads the answer of a flush; 204 comes from servers of an earlier release, which do not search for lost commands. */

@@ -1,4 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
+import { type CatalogNumber, catalogOfInode } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type {
   Attributes,
@@ -12,7 +13,9 @@ import type {
   QueryRequest,
   QueryResults,
 } from '../../wire/catalog-api.ts';
+import { catalogOf } from '../../wire/catalog-of-volume.ts';
 import type { ClusterStatus, FileInfo } from '../../wire/http-api.ts';
+import type { LocatedPath, PathEnd } from '../../wire/junctions.ts';
 import type { LateErrorReport } from '../../wire/late-errors.ts';
 import {
   decodeNumbers,
@@ -27,17 +30,19 @@ import type { NumbersRequest, ReservedNumbers } from '../../wire/reserved-number
 import { LocalReads } from '../local-reads/local-reads.ts';
 import { Access } from '../transport/access.ts';
 import { describeQuery } from '../transport/describe-request.ts';
-import { type CallOptions, Exchanger, type Subject, type TimedAnswer } from '../transport/exchange.ts';
+import { type CallOptions, Exchanger, type TimedAnswer } from '../transport/exchange.ts';
 import { bytesRequest, type ExchangeRequest, getRequest, postRequest } from '../transport/request.ts';
 import { drawSession } from '../transport/request-window.ts';
+import type { Response } from '../transport/response.ts';
 import { AdminClient } from './admin-client.ts';
-import { CatalogCommands, type CommandOptions, type OwnedOptions } from './catalog-commands.ts';
+import type { CommandOptions, OwnedOptions } from './catalog-commands.ts';
 import type { RequestOf } from './command-session.ts';
 import { FileHandle, type FileOptions } from './file-handle.ts';
 import { createLockClient, FileLocks, type FileLocksEvents, type LockClient } from './file-locks.ts';
+import { HomeCatalog } from './home-catalog.ts';
 import { LastPrimaries } from './last-primaries.ts';
 import { QueryServer } from './query-server.ts';
-import { encodePath } from './remote-path.ts';
+import { encodePlace, type RemotePlace, volumeOf } from './remote-path.ts';
 import { SettleBatches } from './settle-batches.ts';
 import { UnsyncedFiles } from './unsynced-changes.ts';
 
@@ -50,9 +55,22 @@ export interface ClusterClientOptions {
   readonly servers: readonly string[];
   readonly operationTimeoutMs?: number;
   readonly access?: Access;
+  /** The only catalog that this client needs. Absent: it is a client of no volume. @see catalogOfVolume, useVolume */
+  readonly catalog?: CatalogNumber;
+  /** The volume that this catalog has: the client follows it to a catalog of its own. */
+  readonly volume?: string;
   /** Queries include names that another client created in a directory delegated to it and has not yet sent. */
   readonly exact?: boolean;
   readonly localReads?: boolean;
+  /** Servers of this zone are asked first for what they can answer as well as others; absent or null: none is. */
+  readonly zone?: string | null;
+}
+
+export interface ResolveOptions extends CallOptions {
+  /** Whether a symbolic link at the end is followed; default: true. */
+  readonly follow?: boolean;
+  /** The directory at the path, also if another volume is attached there. */
+  readonly junction?: 'self';
 }
 
 export interface Entry {
@@ -71,27 +89,37 @@ export class ClusterClient {
   readonly inodeOwner: number;
   readonly admin: AdminClient;
   readonly #exchanger: Exchanger;
-  readonly #catalog: Subject = { primary: null };
+  readonly #home: HomeCatalog;
   readonly #queryServer: QueryServer;
   readonly #exact: boolean;
   readonly #local: LocalReads | null;
-  readonly #commands: CatalogCommands;
   readonly #lockClient: LockClient;
   readonly #primaries = new LastPrimaries();
   readonly #unsynced = new UnsyncedFiles();
   readonly #settleBatches: SettleBatches;
 
   constructor(options: ClusterClientOptions) {
-    const { world, access = Access.NONE, operationTimeoutMs = OPERATION_TIMEOUT_MS } = options;
+    const { world, access = Access.NONE, operationTimeoutMs = OPERATION_TIMEOUT_MS, zone = null } = options;
+    const { catalog, volume } = options;
     this.world = world;
     this.inodeOwner = drawSession(world);
     this.#lockClient = createLockClient(drawSession(world));
-    this.#exchanger = new Exchanger(world, options.servers, operationTimeoutMs, access);
-    this.#queryServer = new QueryServer(world, this.#exchanger.endpoints, this.inodeOwner);
+    this.#exchanger = new Exchanger(world, options.servers, operationTimeoutMs, access, zone);
+    const parts = {
+      exchanger: this.#exchanger,
+      catalogOf: (name: string) => this.catalogOfVolume(name),
+    };
+    this.#home = new HomeCatalog(
+      parts,
+      catalog === undefined
+        ? null
+        : { catalog, ...(volume === undefined ? {} : { volume: volumeOf(volume) }) },
+    );
+    const received = (headers: Response['headers']): void => this.#home.subject.received(headers);
+    this.#queryServer = new QueryServer(world, { received }, this.#exchanger.endpoints, this.inodeOwner);
     this.#exact = options.exact ?? false;
     this.#local = options.localReads === true ? new LocalReads(this.#exchanger) : null;
     this.#settleBatches = new SettleBatches(this.#exchanger);
-    this.#commands = new CatalogCommands(this.#exchanger, this.#catalog);
     this.admin = new AdminClient(this.#exchanger);
   }
 
@@ -100,7 +128,7 @@ export class ClusterClient {
   }
 
   get catalogPrimary(): string | null {
-    return this.#catalog.primary;
+    return this.#home.subject.primary;
   }
 
   /** Executes a catalog command exactly once. When it resolves, a majority of the catalog's members has it. */
@@ -108,36 +136,91 @@ export class ClusterClient {
     command: CommandOf<Kind>,
     options: CommandOptions = {},
   ): Promise<CommandResults[Kind]> {
-    return this.#learnCapability(await this.#commands.execute(command, options));
+    const result = await this.#home.request(
+      (commands, limited) => commands.execute(command, limited),
+      options,
+    );
+    return this.#learnCapability(result);
+  }
+
+  /** The number of the catalog that has a volume. @param tree the volume, or a snapshot of it */
+  async catalogOfVolume(tree: string, options?: CallOptions): Promise<CatalogNumber> {
+    const query = { kind: 'volume', name: volumeOf(tree) } as const;
+    const request = postRequest(`Cannot ${describeQuery(query)}`, '/v1/catalog/queries', { query });
+    const { volume } = await this.#exchanger.ask<QueryResults['volume']>(request, options, this.#queryServer);
+    return catalogOf(volume);
+  }
+
+  /**
+   * Later requests are for the catalog of this volume: their session begins at its position, and a flush waits for no
+   * other catalog. If there is no such volume, the later request fails, and says so.
+   */
+  async useVolume(tree: string, options?: CallOptions): Promise<void> {
+    const catalog = await this.catalogOfVolume(tree, options).catch((error: unknown) => {
+      if (error instanceof ServiceError && error.code === 'not-found') return null;
+      throw error;
+    });
+    if (catalog !== null) this.#home.use(volumeOf(tree), catalog);
+  }
+
+  /** The catalog that requests are for. */
+  get catalog(): CatalogNumber {
+    return this.#home.subject.number;
+  }
+
+  /** Calls `moved` when the volume has left the root catalog: no session that began there is of use any more. */
+  onMoved(moved: () => void): void {
+    this.#home.onMoved(moved);
+  }
+
+  /** @see MoveWait.deadlineMs */
+  deadlineMs(beganMs: number, limitMs: number): number {
+    return this.#exchanger.moveWait.deadlineMs(beganMs, limitMs);
   }
 
   get hasUnflushedCommands(): boolean {
-    return this.#commands.hasUnflushed;
+    return this.#home.hasUnflushed;
   }
 
   /** Makes all commands answered before survive a power failure of all servers. @throws CommandsLost once, if lost */
   flushCatalog(options?: CallOptions): Promise<void> {
-    return this.#commands.flush(options);
+    return this.#home.flush(options);
   }
 
-  /** Reserves inode numbers for new files, to be used until `untilMs` (monotonic); without `volume`, three replicas. */
+  /**
+   * Reserves inode numbers for new files, to be used until `untilMs` (monotonic); without `volume`, three replicas.
+   * @param placement the directory whose placement class the files will have; absent: the volume's
+   */
   async reserveInodes(
     count: number,
-    { volume, ...options }: CallOptions & { readonly volume?: string } = {},
+    {
+      volume,
+      placement,
+      ...options
+    }: CallOptions & { readonly volume?: string; readonly placement?: number } = {},
   ): Promise<ReservedNumbers & { readonly untilMs: number }> {
     const { inodeOwner: owner, world } = this;
-    const body: NumbersRequest = { owner, count, ...(volume === undefined ? {} : { volume }) };
+    const body: NumbersRequest = {
+      ...{ owner, count },
+      ...(volume === undefined ? {} : { volume }),
+      ...(placement === undefined ? {} : { placement }),
+    };
     // No mutation: numbers that were not received are never used.
     const request = postRequest('Cannot reserve inode numbers', '/v1/births/numbers', body);
-    const { answer, sentMs } = await this.#exchanger.askTimed<NumbersAnswer>(
-      () => world.nowMs(),
-      request,
+    const { answer, sentMs } = await this.#home.request(
+      ({ catalog }, limited) =>
+        this.#exchanger.askTimed<NumbersAnswer>(
+          () => world.nowMs(),
+          catalog.request(request),
+          limited,
+          catalog,
+        ),
       options,
-      this.#catalog,
     );
     const reserved = decodeNumbers(answer);
-    // Servers of earlier releases choose a file's members again, though others may already have its contents.
-    if (reserved.sets === undefined)
+    // Servers of earlier releases choose a file's members again, though others may already have its contents, or choose
+    // those of the volume for each directory.
+    if (reserved.sets === undefined || reserved.placement !== placement)
       throw new ServiceError(
         'precondition-failed',
         'Cannot reserve inode numbers: the server runs an earlier release; upgrade all servers',
@@ -165,17 +248,19 @@ export class ClusterClient {
     const requestOf: RequestOf = ({ session, since }, number) => {
       const body = encodeNewFiles({ session, number, owner: this.inodeOwner, ...cache, newFiles: files });
       // Not in the body: here servers of an earlier release ignore it.
-      return bytesRequest(
-        what,
-        'POST',
-        since === undefined ? '/v1/births' : `/v1/births?since=${since}`,
-        body,
-      );
+      const path = since === undefined ? '/v1/births' : `/v1/births?since=${since}`;
+      return bytesRequest(what, 'POST', path, body);
     };
     // A file that already has a directory entry only gets contents, for which there is no command.
     const hasCommands = (answer: NewFilesAnswer): boolean =>
       decodeOutcomes(answer).some(({ kind }, index) => kind === 'created' && files[index]?.hasEntry !== true);
-    const answer = await this.#commands.executeFirstAt(creatingServer, what, requestOf, options, hasCommands);
+    const answer = await this.#home.request(async (commands, limited) => {
+      // Numbers that another catalog has reserved may have moved here with the volume: `create-file` finds out.
+      const { number } = commands.catalog;
+      if (files.some(({ inode }) => catalogOfInode(inode) !== number)) return null;
+      return commands.executeFirstAt(creatingServer, what, requestOf, limited, hasCommands);
+    }, options);
+    if (answer === null) return files.map(() => ({ kind: 'not-created' }));
     const outcomes = decodeOutcomes(answer);
     for (const [index, outcome] of outcomes.entries()) {
       if (outcome.kind !== 'created') continue;
@@ -189,11 +274,14 @@ export class ClusterClient {
   /** Queries the catalog; attributes of files that are being written come from their primaries. */
   async query<Kind extends Query['kind']>(
     query: Extract<Query, { kind: Kind }>,
-    options?: CallOptions,
+    options: CallOptions = {},
   ): Promise<QueryResults[Kind]> {
-    const request = catalogQuery({ query: query as Query, ...(this.#exact ? { exact: true } : {}) });
-    const subject = this.#exact ? this.#catalog : this.#queryServer;
-    return this.#learnCapability(await this.#exchanger.ask<QueryResults[Kind]>(request, options, subject));
+    const request = queryRequest({ query: query as Query, ...(this.#exact ? { exact: true } : {}) });
+    const result = await this.#home.request(({ catalog }, limited) => {
+      const subject = this.#exact ? catalog : this.#queryServer;
+      return this.#exchanger.ask<QueryResults[Kind]>(catalog.query(request), limited, subject);
+    }, options);
+    return this.#learnCapability(result);
   }
 
   /** As `query`, for a client that caches what is granted or delegated to its session; see `CacheSession`. */
@@ -203,11 +291,11 @@ export class ClusterClient {
     { delegate, ...options }: CallOptions & { readonly delegate?: boolean } = {},
   ): Promise<GrantedAnswer<QueryResults[Kind]>> {
     const delegation = delegate === undefined ? {} : { delegate };
-    const request = catalogQuery({ query: query as Query, cache: session, ...delegation });
-    const answer = await this.#exchanger.ask<GrantedAnswer<QueryResults[Kind]>>(
-      request,
+    const request = queryRequest({ query: query as Query, cache: session, ...delegation });
+    const answer = await this.#home.request(
+      ({ catalog }, limited) =>
+        this.#exchanger.ask<GrantedAnswer<QueryResults[Kind]>>(catalog.query(request), limited, catalog),
       options,
-      this.#catalog,
     );
     this.#learnCapability(answer.result);
     return answer;
@@ -215,8 +303,9 @@ export class ClusterClient {
 
   /** Renews a cache session; the server answers when it has recalls, or after a while. */
   renewCache(request: CacheRequest, options?: CallOptions): Promise<TimedAnswer<CacheAnswer>> {
+    const { subject } = this.#home;
     const renewal = postRequest('Cannot renew the cache session', '/v1/catalog/cache', request);
-    return this.#exchanger.askTimed(() => this.world.nowMs(), renewal, options, this.#catalog);
+    return this.#exchanger.askTimed(() => this.world.nowMs(), subject.request(renewal), options, subject);
   }
 
   /** Opens contents by inode number. Nothing is sent before the first call on the handle. */
@@ -248,12 +337,10 @@ export class ClusterClient {
   async resolve(
     volume: string,
     path: string,
-    options: CallOptions & { readonly follow?: boolean } = {},
+    { follow = true, junction, ...options }: ResolveOptions = {},
   ): Promise<Attributes> {
-    const answer = await this.query(
-      { kind: 'resolve', volume, path, follow: options.follow ?? true },
-      options,
-    );
+    const end = junction === undefined ? {} : { junction };
+    const answer = await this.query({ kind: 'resolve', volume, path, follow, ...end }, options);
     return answer.attributes;
   }
 
@@ -287,9 +374,15 @@ export class ClusterClient {
     return this.#exchanger.ask(getRequest('Cannot get the status of the cluster', '/v1/status'), options);
   }
 
+  /** Where a path leads, through attached volumes. @param end `name`: a volume attached at its end is not entered */
+  locate(place: RemotePlace, end: PathEnd, options?: CallOptions): Promise<LocatedPath> {
+    const url = `/v1/locate/${encodePlace(place)}?end=${end}`;
+    return this.#exchanger.ask(getRequest(`Cannot find ${place.volume}:${place.path}`, url), options);
+  }
+
   /** The replicas of a file with their positions, and its primary. The query opens the file. */
   info(volume: string, path: string, options?: CallOptions): Promise<FileInfo> {
-    const url = `/v1/info/${encodeURIComponent(volume)}${encodePath(path)}`;
+    const url = `/v1/info/${encodePlace({ volume, path })}`;
     return this.#exchanger.ask(getRequest(`Cannot get information on ${volume}:${path}`, url), options);
   }
 
@@ -309,6 +402,6 @@ export class ClusterClient {
   }
 }
 
-function catalogQuery(body: QueryRequest): ExchangeRequest {
+function queryRequest(body: QueryRequest): ExchangeRequest {
   return postRequest(`Cannot ${describeQuery(body.query)}`, '/v1/catalog/queries', body);
 }

@@ -1,10 +1,17 @@
 import { isRefusal, ServiceError } from '../../base/errors.ts';
+import { ROOT_CATALOG } from '../../base/ids.ts';
+import type { Query } from '../../wire/catalog-api.ts';
 import type { CallOptions, ExchangeOutcome, Exchanger, Subject } from '../transport/exchange.ts';
 import { inTime, type WaitLimits } from '../transport/in-time.ts';
 import { type ExchangeRequest, postRequest } from '../transport/request.ts';
 import { RequestWindow } from '../transport/request-window.ts';
 import { readJson } from '../transport/response.ts';
 import { sendOnce, type Ticket } from '../transport/send-once.ts';
+import type { CatalogSubject } from './catalog-subject.ts';
+
+/** The root catalog answers it alone, also if the servers run an earlier release. */
+const OF_ROOT: Query = { kind: 'servers', counts: false };
+const OF_VOLUME: Query = { kind: 'volumes' };
 
 export type RequestOf = (window: RequestWindow, number: number) => ExchangeRequest;
 
@@ -19,11 +26,11 @@ export interface OnceOptions extends CallOptions {
  */
 export class CommandSession {
   readonly #exchanger: Exchanger;
-  readonly #catalog: Subject;
+  readonly #catalog: CatalogSubject;
   readonly #numberMaxOf: (session: number) => number;
   #window: Promise<RequestWindow> | null = null;
 
-  constructor(exchanger: Exchanger, catalog: Subject, numberMaxOf: (session: number) => number) {
+  constructor(exchanger: Exchanger, catalog: CatalogSubject, numberMaxOf: (session: number) => number) {
     this.#exchanger = exchanger;
     this.#catalog = catalog;
     this.#numberMaxOf = numberMaxOf;
@@ -42,19 +49,16 @@ export class CommandSession {
     options: OnceOptions,
     answered: (value: Value, session: number, number: number) => void,
   ): Promise<Value> {
-    const { world } = this.#exchanger;
-    const { timeoutMs: limitMs = this.#exchanger.operationTimeoutMs, signal } = options;
-    const untilMs = world.nowMs() + limitMs;
-    const leftMs = () => Math.max(1, untilMs - world.nowMs());
+    const { timeoutMs: limitMs = this.#exchanger.operationTimeoutMs } = options;
+    const limits = this.#exchanger.limitsOf(options);
     const late = () =>
       new ServiceError('no-majority', `${what}: no server began a command session within ${limitMs} ms`);
-    const limits = () => ({ timeoutMs: leftMs(), signal });
     const acquire = (isAnother: boolean): Promise<Ticket> => {
       const begin = () => this.#window ?? this.#begin(what, isAnother, options);
       return this.#acquire(begin, limits, late);
     };
     const send = async ({ window, number }: Ticket): Promise<ExchangeOutcome<Value>> => {
-      const limited = { ...options, timeoutMs: leftMs() };
+      const limited = { ...options, timeoutMs: limits.leftMs() };
       const request = requestOf(window, number);
       const outcome = await this.#exchanger.exchange(subject, request, readJson<Value>, limited);
       if (outcome.kind === 'answered') answered(outcome.value, window.session, number);
@@ -69,15 +73,15 @@ export class CommandSession {
   /** @returns a number that may be sent, of a session that began in the newest known epoch of the catalog */
   async #acquire(
     begin: () => Promise<RequestWindow>,
-    limits: () => WaitLimits,
+    limits: WaitLimits,
     late: () => Error,
   ): Promise<Ticket> {
-    const isNewest = (epoch: number): boolean => epoch >= this.#exchanger.catalogEpoch;
+    const isNewest = (epoch: number): boolean => epoch >= this.#catalog.epoch;
     for (;;) {
       const beginning = begin();
-      const window = await inTime(this.#exchanger.world, beginning, limits(), late);
+      const window = await inTime(this.#exchanger.world, beginning, limits, late);
       if (isNewest(window.epoch)) {
-        const number = await window.acquire(limits());
+        const number = await window.acquire(limits);
         const forgotten = (): void => this.#dropSession(beginning);
         if (isNewest(window.epoch) && number <= this.#numberMaxOf(window.session))
           return { window, number, forgotten };
@@ -94,14 +98,14 @@ export class CommandSession {
   /** Begins a session. It names an operation before its first command, which distinguishes it from a forgotten one. */
   #begin(what: string, isAnother: boolean, options: CallOptions): Promise<RequestWindow> {
     const begin = async (): Promise<RequestWindow> => {
-      // Any query will do, and every user may send this one: its answer names an operation. Other commands may wait for
-      // the same answer, so neither the signal nor the time limit of this command ends the query.
+      // Any query will do that only this catalog answers, and that every user may send: its answer names an operation.
+      // Other commands may wait for the same answer, so neither the signal nor the time limit of this command ends it.
       const { signal: _signal, timeoutMs: _timeoutMs, ...rest } = options;
-      const query = postRequest(what, '/v1/catalog/queries', { query: { kind: 'volumes' } });
-      if (isAnother || this.#exchanger.catalogSeq === null)
-        await this.#exchanger.ask(query, rest, this.#catalog);
-      const { catalogSeq, catalogEpoch } = this.#exchanger;
-      return new RequestWindow(this.#exchanger.world, catalogSeq, catalogEpoch);
+      const asked = this.#catalog.number === ROOT_CATALOG ? OF_ROOT : OF_VOLUME;
+      const query = postRequest(what, '/v1/catalog/queries', { query: asked });
+      if (isAnother || this.#catalog.seq === null)
+        await this.#exchanger.ask(this.#catalog.request(query), rest, this.#catalog);
+      return new RequestWindow(this.#exchanger.world, this.#catalog.seq, this.#catalog.epoch);
     };
     const beginning = begin();
     this.#window = beginning;

@@ -79,6 +79,7 @@ export class Delegations {
             ...{ world: client.world, client: drawClientNumber(client.world), idleMs: IDLE_MS },
             poll: (request, options) => client.renewCache(request, options),
           });
+    if (!(client instanceof CachingClient)) client.onMoved(() => this.#session.restart());
   }
 
   /** @returns the number of a query that is about to be sent, for `learn` */

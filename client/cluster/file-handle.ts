@@ -25,6 +25,7 @@ import { RequestWindow } from '../transport/request-window.ts';
 import { readBytes, readJson } from '../transport/response.ts';
 import { sendOnce, type Ticket } from '../transport/send-once.ts';
 import type { FileLocks } from './file-locks.ts';
+import { NearReads } from './near-reads.ts';
 import type { UnsyncedChanges } from './unsynced-changes.ts';
 
 export const TRANSFER_BYTES_MAX = WRITE_BYTES_MAX;
@@ -83,6 +84,7 @@ export class FileHandle {
   readonly #name: string;
   readonly #exchanger: Exchanger;
   readonly #subject: Subject;
+  readonly #reads: Subject;
   readonly #replicas: readonly string[];
   readonly #local: LocalReads | null;
   readonly #path: string;
@@ -108,6 +110,7 @@ export class FileHandle {
     this.#unsynced = unsynced;
     this.#name = name;
     this.#subject = subject;
+    this.#reads = new NearReads(subject, exchanger.endpoints.zone, file, replicas);
     this.#replicas = replicas;
     this.#local = local;
     this.#path = `/v1/data/${file}`;
@@ -154,7 +157,7 @@ export class FileHandle {
       files: [this.file],
       ...(miss === null ? {} : { headers: { [HEADER_LOCAL_MISS]: miss } }),
     });
-    return this.#exchanger.perform(this.#subject, request, readBytes, options);
+    return this.#exchanger.perform(this.#reads, request, readBytes, options);
   }
 
   /**
@@ -204,7 +207,8 @@ export class FileHandle {
   /** Finds where data or a hole begins, by objects: a small hole may count as data. A file has a hole at its end. */
   extent(offset: number, whence: Whence, options?: CallOptions): Promise<FileExtent> {
     const what = `Cannot find ${whence === 'data' ? 'data' : 'a hole'} in ${this.#name}`;
-    return this.#ask('GET', what, `extents?offset=${offset}&whence=${whence}${this.#snapshotQuery}`, options);
+    const path = `extents?offset=${offset}&whence=${whence}${this.#snapshotQuery}`;
+    return this.#ask('GET', what, path, options, this.#reads);
   }
 
   /**
@@ -265,14 +269,26 @@ export class FileHandle {
     options?: CallOptions,
   ): Promise<State> {
     const path = name + (name.includes('?') ? this.#snapshotQuery : this.#snapshotQuery.replace('&', '?'));
-    const state = await this.#ask<State>(method, what, path, options);
+    const state = await this.#ask<State>(
+      method,
+      what,
+      path,
+      options,
+      method === 'GET' ? this.#reads : this.#subject,
+    );
     this.#knownSeq = Math.max(this.#knownSeq, state.seq);
     return state;
   }
 
-  #ask<Value>(method: 'GET' | 'POST', what: string, path: string, options?: CallOptions): Promise<Value> {
+  #ask<Value>(
+    method: 'GET' | 'POST',
+    what: string,
+    path: string,
+    options?: CallOptions,
+    subject: Subject = this.#subject,
+  ): Promise<Value> {
     const request = { ...getRequest(what, `${this.#path}/${path}`, { files: [this.file] }), method };
-    return this.#exchanger.ask(request, options, this.#subject);
+    return this.#exchanger.ask(request, options, subject);
   }
 
   #post(what: string, path: string, options?: CallOptions, order?: CopyOrder): Promise<WriteResult> {
@@ -285,13 +301,10 @@ export class FileHandle {
 
   /** Executes a change exactly once. @param build makes the request; `query` names the session, number and locks */
   async #change(build: (query: string) => ExchangeRequest, options: CallOptions = {}): Promise<WriteResult> {
-    const { timeoutMs = this.#exchanger.operationTimeoutMs, signal } = options;
-    const { world } = this.#exchanger;
     // The deadline covers all of it: a caller that waits longer, as a mount does before it releases a lock, knows that
     // no attempt follows.
-    const deadlineMs = world.nowMs() + timeoutMs;
-    const limits = () => ({ timeoutMs: Math.max(0, deadlineMs - world.nowMs()), signal });
-    const remaining = (): CallOptions => ({ ...options, timeoutMs: limits().timeoutMs });
+    const limits = this.#exchanger.limitsOf(options);
+    const remaining = (): CallOptions => ({ ...options, timeoutMs: limits.leftMs() });
     const sent = this.#unsynced.changes;
     const acquire = async (): Promise<Ticket> => {
       this.#session ??= this.#beginSession(options);
@@ -301,9 +314,9 @@ export class FileHandle {
           'no-majority',
           `Cannot begin a session for ${this.#name}: no server answered in time`,
         );
-      const window = await inTime(world, beginning, limits(), late);
+      const window = await inTime(this.#exchanger.world, beginning, limits, late);
       const forgotten = (): void => this.#dropSession(beginning);
-      return { window, number: await window.acquire(limits()), forgotten };
+      return { window, number: await window.acquire(limits), forgotten };
     };
     const send = async ({ window, number }: Ticket) => {
       const { session, since } = window;

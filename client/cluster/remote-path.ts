@@ -10,6 +10,8 @@ export interface RemotePath {
   readonly directory: boolean;
 }
 
+export type RemotePlace = Pick<RemotePath, 'volume' | 'path'>;
+
 /** Parses `VOLUME:/path`. @throws ServiceError `bad-request` that says what is wrong with the text */
 export function parseRemotePath(text: string): RemotePath {
   const refuse = (why: string) =>
@@ -46,4 +48,14 @@ export function joinPath(path: string, name: string): string {
 
 export function encodePath(path: string): string {
   return path.split('/').map(encodeURIComponent).join('/');
+}
+
+/** `volume/path`, as the end of a URL. */
+export function encodePlace({ volume, path }: RemotePlace): string {
+  return encodeURIComponent(volume) + encodePath(path);
+}
+
+/** The name of a volume. @param tree it, or `VOLUME@SNAPSHOT` */
+export function volumeOf(tree: string): string {
+  return tree.replace(/@.*$/, '');
 }

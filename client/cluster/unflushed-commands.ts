@@ -61,6 +61,12 @@ export class UnflushedCommands {
     return known === undefined ? Number.POSITIVE_INFINITY : known.newest + REQUEST_WINDOW;
   }
 
+  /** The catalog is removed: no flush can cover its commands. */
+  removed(): void {
+    this.#sessions.clear();
+    this.#lost.clear();
+  }
+
   /** @returns the commands that a flush names, divided into requests of at most `FLUSH_SESSIONS_MAX` sessions */
   pages(): readonly (readonly AnsweredCommands[])[] {
     const all = [...this.#sessions.keys()].map((session) => this.#latestOf(session) as AnsweredCommands);

@@ -7,14 +7,16 @@ import type { Command } from 'commander';
 import { systemWorld } from '../../world/system-world.ts';
 import { withOwnSnapshot } from '../backup/own-snapshot.ts';
 import { type RestoreReport, restore } from '../backup/restore.ts';
-import { type BackupReport, backup } from '../backup/volume-backup.ts';
+import { backup, emptyReport } from '../backup/volume-backup.ts';
+import { attachedBelow } from '../cluster/attached-volumes.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { located } from '../cluster/location.ts';
 import { parseRemotePath } from '../cluster/remote-path.ts';
 import { generalFailure, preconditionFailure, usageFailure } from '../terminal/failure.ts';
 import { Progress, printable, printJson } from '../terminal/output.ts';
 import { formatBytes } from '../terminal/quantities.ts';
 import type { CallOptions } from '../transport/exchange.ts';
-import { throwIfAnyFailed } from '../tree/report.ts';
+import { junctionLine, throwIfAnyFailed } from '../tree/report.ts';
 import { clusterCommand, leaseClientOf, withClient } from './cluster-command.ts';
 
 interface BackupOptions {
@@ -57,12 +59,16 @@ async function runBackup(
   call: CallOptions & { readonly signal: AbortSignal },
   command: Command,
 ): Promise<void> {
-  const { volume, path } = placeOf(source);
+  const { volume, path } = await located(client, placeOf(source), call);
   if (!options.snapshot || volume.includes('@')) {
     await writeArchive(client, { volume, path }, archive, options, call);
     return;
   }
   await client.resolve(volume, path, call);
+  // A snapshot shows only empty directories there.
+  for (const junction of await attachedBelow(client, { volume, path }, call))
+    process.stderr.write(`leasehold: ${junctionLine(junction, 'archived')}\n`);
+  await client.useVolume(volume, call);
   const leases = leaseClientOf(command);
   const report = (text: string): void => void process.stderr.write(`leasehold: ${text}\n`);
   try {
@@ -88,7 +94,7 @@ async function writeArchive(
       `Cannot archive ${volume}:${path}: it is a ${top.kind}`,
       '"leasehold get" fetches one file',
     );
-  const report: BackupReport = { members: 0, dataBytes: 0, readAgain: 0, torn: [], leftOut: [] };
+  const report = emptyReport();
   const progress = new Progress(`${volume}:${path}`, null);
   async function* withProgress(): AsyncGenerator<Uint8Array, void, undefined> {
     for await (const piece of backup(client, top, report, call)) {
@@ -105,8 +111,10 @@ async function writeArchive(
   } finally {
     progress.end();
   }
-  const { torn, leftOut } = report;
+  const { torn, leftOut, junctions } = report;
   if (options.json) printJson({ volume, path, ...report });
+  for (const junction of options.snapshot ? [] : junctions)
+    process.stderr.write(`leasehold: ${junctionLine(junction, 'archived')}\n`);
   for (const one of leftOut)
     process.stderr.write(`leasehold: skipped the socket "${printable(one)}": archives cannot hold sockets\n`);
   if (torn.length > 0) {
@@ -140,7 +148,7 @@ async function runRestore(
   options: { readonly merge?: true; readonly json?: true },
   call: CallOptions & { readonly signal: AbortSignal },
 ): Promise<void> {
-  const place = placeOf(target);
+  const place = await located(client, placeOf(target), call);
   const top = await client.resolve(place.volume, place.path, call);
   if (top.kind !== 'directory')
     throw usageFailure(`Cannot restore to ${place.volume}:${place.path}: it is a ${top.kind}`);
@@ -152,6 +160,7 @@ async function runRestore(
       );
     }
   }
+  await client.useVolume(place.volume, call);
   const source = archive === '-' ? process.stdin : createReadStream(archive, { highWaterMark: 1024 * 1024 });
   const report: RestoreReport = { members: 0, dataBytes: 0, failed: [] };
   const progress = new Progress(`${place.volume}:${place.path}`, null);

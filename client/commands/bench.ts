@@ -52,11 +52,11 @@ export function addBenchCommand(program: Command): void {
           volume: volume ?? '',
           directory: `/.leasehold-bench-${systemWorld.randomBytes(6).toString('hex')}`,
         };
+        await client.useVolume(target.volume, call);
         await client.command(
           {
             kind: 'make-directory',
             place: { volume: target.volume, path: target.directory },
-
             mode: 0o755,
             uid: 0,
             gid: 0,

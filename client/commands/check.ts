@@ -3,6 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { Finding } from '../../wire/http-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { located } from '../cluster/location.ts';
 import { parseRemotePath } from '../cluster/remote-path.ts';
 import { EXIT_DEGRADED } from '../terminal/failure.ts';
 import { printable, printJson, printLine, printTable } from '../terminal/output.ts';
@@ -48,7 +49,8 @@ export function addResolveCommand(program: Command): void {
         return new ReplicaReader(exchanger, inode);
       };
       try {
-        const resolved = await resolveConflict(client, readerOf, parseRemotePath(file), options.keep, call);
+        const place = await located(client, parseRemotePath(file), call);
+        const resolved = await resolveConflict(client, readerOf, place, options.keep, call);
         if (options.json === true) printJson(resolved);
         else printResolved(file, resolved);
       } finally {

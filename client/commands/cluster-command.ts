@@ -1,4 +1,6 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
+import { ZONE_VARIABLE } from '../../base/environment.ts';
+import { isZone, ZONE_FORM } from '../../wire/placement-class.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { ClusterClient } from '../cluster/cluster-client.ts';
 import { NamedLeaseClient } from '../lease/named-lease-client.ts';
@@ -11,11 +13,16 @@ import type { CallOptions } from '../transport/exchange.ts';
 export const DEFAULT_SERVERS = 'http://127.0.0.1:7401,http://127.0.0.1:7402,http://127.0.0.1:7403';
 
 class ClusterCommand extends Command {
-  constructor(parent: Command, name: string, description: string) {
+  /** Whether `--zone` is the client's; else it is an option of the command with another meaning. */
+  readonly takesZone: boolean;
+
+  constructor(parent: Command, name: string, description: string, takesZone: boolean) {
     super(name);
+    this.takesZone = takesZone;
     this.copyInheritedSettings(parent).description(description);
     parent.addCommand(this);
     for (const [flags, effect] of CLUSTER_OPTIONS) this.option(flags, effect);
+    if (takesZone) this.option('--zone <zone>', ZONE_EFFECT, zone);
     this.option('--timeout <duration>', 'how long to try one operation (default: 30s)', duration);
   }
 
@@ -28,9 +35,16 @@ class ClusterCommand extends Command {
   }
 }
 
-export function clusterCommand(parent: Command, name: string, description = ''): ClusterCommand {
-  return new ClusterCommand(parent, name, description);
+export function clusterCommand(
+  parent: Command,
+  name: string,
+  description = '',
+  { takesZone = true } = {},
+): ClusterCommand {
+  return new ClusterCommand(parent, name, description, takesZone);
 }
+
+const ZONE_EFFECT = `read from servers of this zone where they can answer (default: ${ZONE_VARIABLE}, else from any)`;
 
 const CLUSTER_OPTIONS: readonly (readonly [flags: string, effect: string])[] = [
   [
@@ -55,6 +69,7 @@ export type AbortOptions = Required<Pick<CallOptions, 'signal'>>;
 interface ClusterOptions extends AccessFiles {
   readonly servers?: string;
   readonly timeout?: number;
+  readonly zone?: string;
 }
 
 /** @returns base URLs from --servers, else the environment, else the default */
@@ -76,6 +91,16 @@ export function accessOf(command: Command): Access {
 export function accessOptions(command: Command): AccessFiles {
   const { ca, clientCert, clientKey, tokenFile, revoked } = command.optsWithGlobals<ClusterOptions>();
   return { ca, clientCert, clientKey, tokenFile, revoked };
+}
+
+/** @returns the client's zone, from --zone, else from the environment; null if it has none */
+export function zoneOf(command: Command): string | null {
+  const isGiven = command instanceof ClusterCommand && command.takesZone;
+  const given = isGiven ? command.optsWithGlobals<ClusterOptions>().zone : undefined;
+  const text = given ?? process.env[ZONE_VARIABLE] ?? '';
+  if (text === '') return null;
+  if (!isZone(text)) throw usageFailure(`Cannot use ${ZONE_VARIABLE} "${text}": a zone ${ZONE_FORM}`);
+  return text;
 }
 
 export function leaseClientOf(
@@ -102,7 +127,11 @@ export async function withClient(
   servers: readonly string[] = serversOf(command),
   access: Access = accessOf(command),
 ): Promise<void> {
-  const client = new ClusterClient({ world: systemWorld, servers, access, ...timeoutOf(command) });
+  const limits = timeoutOf(command);
+  const client = new ClusterClient({
+    ...{ world: systemWorld, servers, access, ...limits },
+    zone: zoneOf(command),
+  });
   const controller = new AbortController();
   let received: NodeJS.Signals | null = null;
   const onSignal = (signal: NodeJS.Signals) => {
@@ -141,6 +170,11 @@ export function duration(text: string): number {
   const ms = parseDurationMs(text);
   if (ms === null || ms <= 0) throw new InvalidArgumentError('A duration is written like 5s or 250ms.');
   return ms;
+}
+
+export function zone(text: string): string {
+  if (isZone(text)) return text;
+  throw new InvalidArgumentError(`A zone ${ZONE_FORM}.`);
 }
 
 export function size(text: string): number {

@@ -1,12 +1,15 @@
 import type { Command } from 'commander';
+import type { AttachedAt } from '../../wire/junctions.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { located } from '../cluster/location.ts';
 import { looksRemote, parseRemotePath, type RemotePath } from '../cluster/remote-path.ts';
 import { preconditionFailure, usageFailure } from '../terminal/failure.ts';
 import { printable, printJson, printLine } from '../terminal/output.ts';
 import { formatBytes } from '../terminal/quantities.ts';
 import type { CallOptions } from '../transport/exchange.ts';
+import { junctionLine } from '../tree/report.ts';
 import { clusterCommand, withClient } from './cluster-command.ts';
-import { pathInto } from './transfer.ts';
+import { placeInto } from './transfer.ts';
 
 const COPY_TIMEOUT_MS = 30 * 60_000;
 
@@ -55,9 +58,9 @@ async function copy(
 ): Promise<void> {
   if (resume && !(recursive && overwrite))
     throw usageFailure('Cannot resume: --resume requires --recursive and excludes --no-replace');
-  const source = await client.resolve(from.volume, from.path, call);
-  const path = resume ? to.path : await pathInto(client, 'copy', from, to, call);
-  const target = { volume: to.volume, path };
+  const { volume, path } = await located(client, from, call);
+  const source = await client.resolve(volume, path, call);
+  const target = resume ? await located(client, to, call) : await placeInto(client, 'copy', from, to, call);
   const paths = { from: `${from.volume}:${from.path}`, to: `${target.volume}:${target.path}` };
   if (source.kind !== 'directory') {
     await client.admin.copyFile(from, target, { overwrite, ...call });
@@ -72,6 +75,7 @@ async function copy(
   }
   const sum = { files: 0, directories: 0, links: 0, bytes: 0, same: 0 };
   const skipped: string[] = [];
+  const junctions: AttachedAt[] = [];
   try {
     // With --no-replace a copy cannot be resumed, so it need not be recognizable.
     for await (const part of client.admin.copyTree(from, target, { overwrite, resume: overwrite, ...call })) {
@@ -81,13 +85,15 @@ async function copy(
       sum.bytes += part.bytes;
       sum.same += part.same ?? 0;
       skipped.push(...part.skipped);
+      junctions.push(...(part.junctions ?? []));
     }
   } catch (error) {
     const again = `leasehold cp -r --resume ${paths.from} ${paths.to}`;
     if (overwrite) process.stderr.write(`leasehold: interrupted; "${printable(again)}" resumes it\n`);
     throw error;
   }
-  if (json) return printJson({ ...paths, ...sum, skipped });
+  if (json) return printJson({ ...paths, ...sum, skipped, junctions });
+  for (const junction of junctions) printLine(junctionLine(junction, 'copied'));
   for (const path of skipped) printLine(`Skipped ${printable(path)}: a special file has no contents`);
   const sameText = sum.same === 0 ? '' : `; ${sum.same} existed already`;
   printLine(`Copied ${sum.files} files, ${formatBytes(sum.bytes)}, to ${printable(paths.to)}${sameText}`);

@@ -1,11 +1,12 @@
 import type { Command } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
+import { located } from '../cluster/location.ts';
 import { othersAllowed } from '../doctor/machine.ts';
-import { parseMountOptions, parseMountSource } from '../mounts/mount-options.ts';
+import { optionText, parseMountOptions, parseMountSource } from '../mounts/mount-options.ts';
 import { type Mounted, mountInForeground, mountVolume } from '../mounts/mount-process.ts';
 import { generalFailure } from '../terminal/failure.ts';
 import { Access, accessFiles } from '../transport/access.ts';
-import { accessOptions, serversOf, withClient } from './cluster-command.ts';
+import { accessOptions, serversOf, withClient, zoneOf } from './cluster-command.ts';
 
 export interface MountRequest {
   readonly source: string;
@@ -20,7 +21,7 @@ export interface MountRequest {
 /** Mounts what the request names, after a check that it exists. Sets the exit code in the foreground. */
 export async function mountFromTexts(request: MountRequest, command: Command): Promise<void> {
   const { directory, texts, log, sloppy = false } = request;
-  const { volume, path } = parseMountSource(request.source);
+  const source = parseMountSource(request.source);
   const settings = parseMountOptions(texts, sloppy);
   const access = accessFiles({ ...accessOptions(command), ...settings.access });
   const servers = settings.servers.length > 0 ? settings.servers : serversOf(command);
@@ -30,9 +31,12 @@ export async function mountFromTexts(request: MountRequest, command: Command): P
       'as root: echo user_allow_other >> /etc/fuse.conf',
     );
   }
+  let place = source;
   await withClient(
     command,
     async (client, call) => {
+      place = await located(client, source, call);
+      const { volume, path } = place;
       // Here, so that the error needs no way through the mount's process.
       const { kind } = await client.resolve(volume, path, call);
       if (kind !== 'directory') {
@@ -42,8 +46,10 @@ export async function mountFromTexts(request: MountRequest, command: Command): P
     servers,
     new Access(access),
   );
+  const zone = settings.zone === null ? zoneOf(command) : null;
+  const all = zone === null ? texts : [...texts, optionText('zone', zone)];
   const options = {
-    ...{ servers, volume, path, directory, options: texts, sloppy, access },
+    ...{ servers, ...place, directory, options: all, sloppy, access },
     ...(log === undefined ? {} : { log }),
   };
   if (request.foreground === true) process.exitCode = await mountInForeground(options, request.say);

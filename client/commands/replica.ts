@@ -1,6 +1,8 @@
 import type { Command } from 'commander';
 import type { FileInfo } from '../../wire/http-api.ts';
+import { classFits, classText } from '../../wire/placement-class.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { type FileClass, fileClassOf } from '../cluster/file-class.ts';
 import { parseRemotePath } from '../cluster/remote-path.ts';
 import { type CommandFailure, preconditionFailure, usageFailure } from '../terminal/failure.ts';
 import { printJson, printLine, printTable } from '../terminal/output.ts';
@@ -82,8 +84,8 @@ export function addReplicaCommands(program: Command): void {
 }
 
 /**
- * Records the file's own number of replicas if it differs from its volume's, then changes the members: in the other
- * order the cluster would restore the volume's number in between.
+ * Records the file's own number of replicas if it differs from that of its class, then changes the members: in the
+ * other order the cluster would restore the class's number in between.
  */
 async function change(
   command: Command,
@@ -95,9 +97,11 @@ async function change(
     const info = await infoOf(client, path, call);
     const members = edit(info.view.members);
     const added = members.filter((member) => !info.view.members.includes(member));
-    await assertTakesReplicas(client, added, call);
-    const { volume } = await client.query({ kind: 'volume', name: info.volume }, call);
-    const count = members.length === volume.replicas ? null : members.length;
+    await client.useVolume(info.volume, call);
+    const { attributes } = await client.query({ kind: 'attributes', inode: info.file }, call);
+    const files = await fileClassOf(client, attributes, call);
+    await assertTakeReplicas(client, added, files, call);
+    const count = members.length === files.replicas ? null : members.length;
     await client.command({ kind: 'set-replicas', inode: info.file, count }, call);
     const view = await client.admin.changeMembers(info.file, members, {
       ...call,
@@ -108,15 +112,23 @@ async function change(
   });
 }
 
-async function assertTakesReplicas(
+async function assertTakeReplicas(
   client: ClusterClient,
   servers: readonly string[],
+  files: FileClass,
   call: CallOptions,
 ): Promise<void> {
   if (servers.length === 0) return;
   const { servers: known } = await client.query({ kind: 'servers', counts: false }, call);
   for (const server of servers) {
-    const state: ServerState = known.find(({ id }) => id === server)?.state ?? 'unknown';
+    const found = known.find(({ id }) => id === server);
+    const state: ServerState = found?.state ?? 'unknown';
+    // The cluster would move it back.
+    if (found !== undefined && !classFits(files, found))
+      throw refusal(
+        `Cannot put a replica on server ${server}: this file is only on servers ${classText(files)}`,
+        '"leasehold placement get" shows where that is set',
+      );
     if (state === 'in') continue;
     const why = state === 'unknown' ? 'there is no such server' : `it is ${state}`;
     throw refusal(

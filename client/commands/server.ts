@@ -2,16 +2,20 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import type { QueryResults } from '../../wire/catalog-api.ts';
 import type { ClusterStatus, StopCheck } from '../../wire/http-api.ts';
+import { classFits, classText, isRestricted, type PlacementClass } from '../../wire/placement-class.ts';
 import { MAINTENANCE_MS_MAX } from '../../wire/request-limits.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
-import { EXIT_PRECONDITION, notFoundFailure, usageFailure } from '../terminal/failure.ts';
+import { EXIT_DEGRADED, EXIT_PRECONDITION, notFoundFailure, usageFailure } from '../terminal/failure.ts';
 import { printJson, printLine, printTable } from '../terminal/output.ts';
 import { formatBytes, formatDuration, formatTime } from '../terminal/quantities.ts';
 import type { CallOptions } from '../transport/exchange.ts';
-import { clusterCommand, duration } from './cluster-command.ts';
+import { clusterCommand, duration, zone } from './cluster-command.ts';
+import { labelsOption } from './placement-options.ts';
 
 const POLL_MS = 500;
+/** The primary of a catalog looks every five seconds whether a draining server is empty. */
+const CONFIRMATION_MS_MAX = 15_000;
 const STOP_POLL_MS = 1_000;
 const STUCK_MS = 15_000;
 
@@ -35,16 +39,19 @@ export function addServerCommand(program: Command): void {
     .option('--all', 'include removed servers')
     .option('--json', 'print the servers as JSON')
     .run(async (client, call, options: { readonly all?: true; readonly json?: true }) => {
-      const { servers } = await client.query({ kind: 'servers', counts: true }, call);
+      const { servers, unavailable = [] } = await client.query({ kind: 'servers', counts: true }, call);
       const status = await client.status(call);
       const shown = servers.filter(({ state, replicas }) => options.all || state !== 'out' || replicas !== 0);
-      if (options.json) return printJson({ servers: shown, moving: status.moving ?? null });
+      if (unavailable.length > 0) process.exitCode = EXIT_DEGRADED;
+      if (options.json) return printJson({ servers: shown, moving: status.moving ?? null, unavailable });
       printTable(
         shown.map((one) => rowOf(one, status)),
         HEADER,
       );
       const { moving } = status;
       if (moving !== undefined && moving.done < moving.total) printLine(`Moving: ${describeMoving(moving)}`);
+      for (const name of unavailable)
+        printLine(`Files of volume ${name} are not counted: its catalog does not answer`);
     });
 
   clusterCommand(server, 'drain')
@@ -56,7 +63,7 @@ export function addServerCommand(program: Command): void {
       await client.command({ kind: 'server-state', id, state: 'draining' }, call);
       const drained = options.wait
         ? await waitUntilEmpty(client, id, call, true)
-        : await findServer(client, id, call);
+        : (await findServer(client, id, call)).server;
       if (options.json) printJson(drained);
       else if (options.wait) printLine(`Server ${id} is drained: it can be stopped or removed`);
       else printLine(`Server ${id} is being drained: it holds ${drained.replicas ?? 0} files`);
@@ -101,7 +108,7 @@ export function addServerCommand(program: Command): void {
       if (!check.ok) process.exitCode = EXIT_PRECONDITION;
     });
 
-  clusterCommand(server, 'add')
+  clusterCommand(server, 'add', '', { takesZone: false })
     .description('admit a server: before its first start without --join, or after it was removed')
     .argument('<id>', 'id of the server')
     .argument('<url>', 'its base URL, as the other servers reach it', baseUrl)
@@ -119,7 +126,7 @@ export function addServerCommand(program: Command): void {
       'the server and its data are lost: other servers get new replicas; waits until they have them',
     )
     .run(async (client, call, id: string, options: { readonly dead?: true }) => {
-      await client.command({ kind: 'server-remove', id, dead: options.dead === true }, call);
+      await removeServer(client, id, options.dead === true, call);
       if (options.dead) await waitUntilEmpty(client, id, call, false);
       printLine(`Server ${id} is removed`);
     });
@@ -130,6 +137,20 @@ export function addServerCommand(program: Command): void {
     .run(async (client, call, id: string, label: string, _options: unknown) => {
       await client.command({ kind: 'server-zone', id, zone: label === '-' ? '' : label }, call);
       printLine(label === '-' ? `Server ${id} has no zone` : `Server ${id} is in zone ${label}`);
+    });
+
+  clusterCommand(server, 'label')
+    .description('replace the labels of a server, which volumes can require; without labels, remove them')
+    .argument('<id>', 'id of the server')
+    .argument('[labels...]', 'labels, such as ssd: 1 to 32 of a-z, 0-9 and hyphens')
+    .run(async (client, call, id: string, given: string[], _options: unknown) => {
+      const labels = given.flatMap(labelsOption);
+      const { server: changed } = await client.command({ kind: 'server-label', id, labels }, call);
+      printLine(
+        changed.labels === undefined
+          ? `Server ${id} has no labels`
+          : `Server ${id} has the labels ${changed.labels.join(' and ')}`,
+      );
     });
 }
 
@@ -144,7 +165,7 @@ function maintenanceMs(options: MaintenanceOptions): number | null {
   return options.for ?? null;
 }
 
-const HEADER = ['SERVER', 'URL', 'ZONE', 'IS', 'REACHABLE', 'FILES', 'FREE', 'TOTAL'];
+const HEADER = ['SERVER', 'URL', 'ZONE', 'LABELS', 'IS', 'REACHABLE', 'FILES', 'FREE', 'TOTAL'];
 
 function rowOf(server: ListedServer, status: ClusterStatus): string[] {
   const reachable = status.servers.find(({ id }) => id === server.id)?.reachable === true;
@@ -152,6 +173,7 @@ function rowOf(server: ListedServer, status: ClusterStatus): string[] {
     server.id,
     server.url,
     server.zone === '' ? '-' : server.zone,
+    (server.labels ?? []).join(', ') || '-',
     [server.state, ...(isInMaintenance(server.id, status) ? ['in maintenance'] : [])].join(', '),
     reachable ? 'yes' : 'no',
     `${server.replicas ?? 0}`,
@@ -194,6 +216,27 @@ async function pause(ms: number, { signal }: Call): Promise<void> {
   });
 }
 
+/** Retries for a time while a drained server is refused: the catalogs of volumes confirm a little later that it is. */
+async function removeServer(client: ClusterClient, id: string, dead: boolean, call: Call): Promise<void> {
+  const deadlineMs = systemWorld.nowMs() + CONFIRMATION_MS_MAX;
+  for (;;) {
+    try {
+      await client.command({ kind: 'server-remove', id, dead }, call);
+      return;
+    } catch (error) {
+      const isRefused = error instanceof ServiceError && error.code === 'precondition-failed';
+      if (!isRefused || systemWorld.nowMs() >= deadlineMs || !(await isDrained(client, id, call)))
+        throw error;
+    }
+    await pause(POLL_MS, call);
+  }
+}
+
+async function isDrained(client: ClusterClient, id: string, call: Call): Promise<boolean> {
+  const { server, unavailable } = await findServer(client, id, call);
+  return server.state === 'draining' && whatIsLeft(server, await client.status(call), unavailable) === null;
+}
+
 /** Polls until a server holds nothing, and shows the progress. @param votes whether a vote on named leases counts */
 async function waitUntilEmpty(
   client: ClusterClient,
@@ -205,11 +248,15 @@ async function waitUntilEmpty(
   let movedMs = systemWorld.nowMs();
   let explained = false;
   for (;;) {
-    const server = await findServer(client, id, call);
-    const { catalog, moving } = await client.status(call);
+    const { server, unavailable } = await findServer(client, id, call);
+    const status = await client.status(call);
+    const { moving } = status;
     const replicasLeft = server.replicas ?? 0;
-    const holdsCatalog = catalog.members.includes(id);
-    if (replicasLeft === 0 && !holdsCatalog && !(votes && (await isVoter(client, id, call)))) {
+    const isLastVote = async (): Promise<boolean> => votes && (await isVoter(client, id, call));
+    const what =
+      whatIsLeft(server, status, unavailable) ??
+      ((await isLastVote()) ? 'only a vote on named leases remains' : null);
+    if (what === null) {
       clearProgress();
       return server;
     }
@@ -217,12 +264,6 @@ async function waitUntilEmpty(
       fewest = replicasLeft;
       movedMs = systemWorld.nowMs();
     }
-    const what =
-      replicasLeft > 0
-        ? `${replicasLeft} files left`
-        : holdsCatalog
-          ? 'only the catalog remains'
-          : 'only a vote on named leases remains';
     showProgress(`${what} on ${id}${moving === undefined ? '' : `; moved ${describeMoving(moving)}`}`);
     if (!explained && systemWorld.nowMs() - movedMs > STUCK_MS) {
       explained = true;
@@ -233,6 +274,23 @@ async function waitUntilEmpty(
     }
     await pause(POLL_MS, call);
   }
+}
+
+/**
+ * @param unavailable volumes whose catalogs do not say how many files they have there
+ * @returns why the server is not empty, or null if it is
+ */
+export function whatIsLeft(
+  { id, replicas = 0 }: ListedServer,
+  { catalog, catalogs = [] }: ClusterStatus,
+  unavailable: readonly string[],
+): string | null {
+  if (replicas > 0) return `${replicas} files left`;
+  if (unavailable.length > 0)
+    return `unknown files of ${unavailable.join(', ')}, whose catalogs do not answer,`;
+  const names = catalogs.filter(({ members }) => members.includes(id)).map(({ name }) => name);
+  if (names.length > 0) return `only the catalogs of ${names.join(', ')} remain`;
+  return catalog.members.includes(id) ? 'only the catalog remains' : null;
 }
 
 async function isVoter(client: ClusterClient, id: string, call: Call): Promise<boolean> {
@@ -248,20 +306,51 @@ async function isVoter(client: ClusterClient, id: string, call: Call): Promise<b
 
 async function whyStuck(client: ClusterClient, id: string, call: Call): Promise<string> {
   const { servers } = await client.query({ kind: 'servers', counts: false }, call);
-  const { volumes } = await client.query({ kind: 'volumes' }, call);
-  const targets = servers.filter((server) => server.state === 'in' && server.id !== id).length;
-  const factor = Math.max(0, ...volumes.map(({ replicas }) => replicas));
-  if (targets < factor) {
-    return `there are ${targets} other servers for volumes with ${factor} replicas. Add a server, or lower "volume set NAME --replicas"`;
-  }
-  return '"leasehold status" shows unreachable servers and failed attempts';
+  const others = servers.filter((server) => server.state === 'in' && server.id !== id);
+  const lacking = (await placementClasses(client, call)).find(
+    (one) => others.filter((server) => classFits(one, server)).length < one.replicas,
+  );
+  if (lacking === undefined) return '"leasehold status" shows unreachable servers and failed attempts';
+  const { what, replicas } = lacking;
+  if (isRestricted(lacking))
+    return `there are too few other servers ${classText(lacking)} for ${what}. Label or add a server`;
+  return `there are ${others.length} other servers for ${what} with ${replicas} replicas. Add a server, or lower "volume set NAME --replicas"`;
 }
 
-async function findServer(client: ClusterClient, id: string, call: Call): Promise<ListedServer> {
-  const { servers } = await client.query({ kind: 'servers', counts: true }, call);
+interface NamedClass extends PlacementClass {
+  readonly what: string;
+  readonly replicas: number;
+}
+
+async function placementClasses(client: ClusterClient, call: Call): Promise<readonly NamedClass[]> {
+  const { volumes } = await client.query({ kind: 'volumes' }, call);
+  const { classes } = await client
+    .query({ kind: 'placement-classes', paths: true }, call)
+    .catch((error: unknown) => {
+      // Servers of an earlier release do not know the query: no directory has a class.
+      if (error instanceof ServiceError && error.code === 'bad-request') return { classes: [] };
+      throw error;
+    });
+  const counts = new Map(volumes.map(({ name, replicas }) => [name, replicas]));
+  return [
+    ...volumes.map((volume) => ({ ...volume, what: `the volume ${volume.name}` })),
+    ...classes.map((one) => ({
+      ...one,
+      what: `the directory ${one.volume}:${one.path ?? ''}`,
+      replicas: one.replicas ?? counts.get(one.volume) ?? 0,
+    })),
+  ];
+}
+
+async function findServer(
+  client: ClusterClient,
+  id: string,
+  call: Call,
+): Promise<{ readonly server: ListedServer; readonly unavailable: readonly string[] }> {
+  const { servers, unavailable = [] } = await client.query({ kind: 'servers', counts: true }, call);
   const server = servers.find((one) => one.id === id);
   if (server === undefined) throw notFoundFailure(`There is no server ${id}`);
-  return server;
+  return { server, unavailable };
 }
 
 function showProgress(text: string): void {
@@ -284,11 +373,4 @@ function maintenanceDuration(text: string): number {
   const ms = Math.round(duration(text));
   if (ms < 1 || ms > MAINTENANCE_MS_MAX) throw new InvalidArgumentError('It is a duration of at most 7d.');
   return ms;
-}
-
-function zone(text: string): string {
-  if (!/^[A-Za-z0-9._-]{1,63}$/.test(text)) {
-    throw new InvalidArgumentError('A zone has 1 to 63 letters, digits, dots, hyphens and underscores.');
-  }
-  return text;
 }

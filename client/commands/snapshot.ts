@@ -3,10 +3,12 @@ import { ServiceError } from '../../base/errors.ts';
 import { isVolumeName } from '../../wire/access.ts';
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';
 import { abandonedSnapshots } from '../backup/own-snapshot.ts';
+import { attachedBelow } from '../cluster/attached-volumes.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import { printJson, printLine, printTable } from '../terminal/output.ts';
 import { formatTime } from '../terminal/quantities.ts';
 import type { CallOptions } from '../transport/exchange.ts';
+import { junctionLine } from '../tree/report.ts';
 import { clusterCommand, leaseClientOf, wholeNumber } from './cluster-command.ts';
 import { volumeName } from './volume.ts';
 
@@ -23,8 +25,12 @@ export function addSnapshotCommands(program: Command): void {
     .argument('<snapshot>', 'VOLUME@NAME; the name as that of a volume', snapshotName)
     .option('--json', 'print the snapshot as JSON')
     .run(async (client, call, wanted: SnapshotName, options: { readonly json?: true }) => {
+      const top = { volume: wanted.volume, path: '/' };
+      const junctions = options.json ? [] : await attachedBelow(client, top, call);
+      await client.useVolume(wanted.volume, call);
       const created = await client.command({ kind: 'snapshot-create', ...wanted }, call);
       if (options.json) printJson(created.snapshot);
+      else for (const junction of junctions) printLine(junctionLine(junction, 'in the snapshot'));
     });
 
   clusterCommand(snapshot, 'ls', 'list the snapshots of a volume, the oldest first')
@@ -92,6 +98,7 @@ async function remove(
   call: CallOptions,
 ): Promise<void> {
   try {
+    await client.useVolume(wanted.volume, call);
     await client.command({ kind: 'snapshot-remove', ...wanted }, call);
   } catch (error) {
     if (!force || !(error instanceof ServiceError) || error.code !== 'not-found') throw error;

@@ -70,6 +70,7 @@ function printStatus(status: StatusOrDown): void {
   printLine(`The cluster is ${status.verdict}`);
   for (const reason of status.reasons) printLine(`  ${reason}`);
   if (!('catalog' in status)) return;
+  const areLabelled = status.servers.some(({ labels }) => labels !== undefined);
   const rows = status.servers.map((server) => [
     server.id,
     server.url,
@@ -80,9 +81,11 @@ function printStatus(status: StatusOrDown): void {
     server.reachable ? formatBytes(server.freeBytes) : '-',
     server.reachable ? `${server.pid}` : '-',
     server.reachable ? formatDuration(server.uptimeMs) : '-',
+    ...(areLabelled ? [(server.labels ?? []).join(', ') || '-'] : []),
   ]);
   printLine('');
   const header = ['SERVER', 'URL', 'STATE', 'PRIMARY OF', 'BACKUP OF', 'LEASES', 'FREE', 'PID', 'UP'];
+  if (areLabelled) header.push('LABELS');
   printTable(rows, header);
   const { primary, epoch, members, replicasWanted = members.length } = status.catalog;
   const wanted = members.length < replicasWanted ? ` (${replicasWanted} wanted)` : '';

@@ -6,8 +6,16 @@ import { pipeline } from 'node:stream/promises';
 import type { Command } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
-import type { ClusterClient } from '../cluster/cluster-client.ts';
-import { baseName, joinPath, looksRemote, parseRemotePath, type RemotePath } from '../cluster/remote-path.ts';
+import type { ClusterClient, ResolveOptions } from '../cluster/cluster-client.ts';
+import { located } from '../cluster/location.ts';
+import {
+  baseName,
+  joinPath,
+  looksRemote,
+  parseRemotePath,
+  type RemotePath,
+  type RemotePlace,
+} from '../cluster/remote-path.ts';
 import {
   type CommandFailure,
   generalFailure,
@@ -80,8 +88,9 @@ async function put(
 ): Promise<void> {
   refuseSwapped(local, targetText, 'put LOCAL VOLUME:/path');
   const source = await openSource(local);
-  const target = targetOf(parseRemotePath(targetText), local);
+  const target = await located(client, targetOf(parseRemotePath(targetText), local), call);
   await checkTarget(client, target, call);
+  await client.useVolume(target.volume, call);
   const progress = new Progress(basename(target.path), source.stats?.size ?? null);
   try {
     const stored = await uploadFile(client, target.volume, target.path, source.stream, {
@@ -162,7 +171,7 @@ export async function resolveOrNull(
   client: ClusterClient,
   volume: string,
   path: string,
-  call: CallOptions & { follow?: boolean },
+  call: ResolveOptions,
 ): Promise<Attributes | null> {
   try {
     return await client.resolve(volume, path, call);
@@ -172,18 +181,20 @@ export async function resolveOrNull(
   }
 }
 
-/** @returns the path that `from` gets at `to`: inside of it if that is a directory */
-export async function pathInto(
+/** @returns the place that `from` gets at `to`: inside of it if that is a directory */
+export async function placeInto(
   client: ClusterClient,
   verb: 'copy' | 'move',
   from: RemotePath,
   to: RemotePath,
   call: CallOptions,
-): Promise<string> {
-  const existing = await resolveOrNull(client, to.volume, to.path, call);
+): Promise<RemotePlace> {
+  const { volume, path } = await located(client, to, call);
+  const existing = await resolveOrNull(client, volume, path, call);
   if (existing?.kind === 'directory')
-    return from.path === '/' ? to.path : joinPath(to.path, baseName(from.path));
-  if (!to.directory) return to.path;
+    return { volume, path: from.path === '/' ? path : joinPath(path, baseName(from.path)) };
+  // A link at the end is replaced, and leads nowhere.
+  if (!to.directory) return located(client, { volume: to.volume, path: to.path }, call, 'name');
   const code = existing === null ? 'not-found' : 'not-directory';
   throw new ServiceError(code, `Cannot ${verb} into ${to.volume}:${to.path}/: there is no such directory`);
 }
@@ -196,10 +207,11 @@ async function get(
   call: Required<Pick<CallOptions, 'signal'>>,
 ): Promise<void> {
   refuseSwapped(sourceText, local, 'get VOLUME:/path LOCAL', true);
-  const source = parseRemotePath(sourceText);
+  const named = parseRemotePath(sourceText);
+  const source = await located(client, named, call);
   if (local === '-') {
     const download = await downloadFile(client, source.volume, source.path, call);
-    const progress = new Progress(baseName(source.path), download.sizeBytes);
+    const progress = new Progress(baseName(named.path), download.sizeBytes);
     try {
       await pipeline(Readable.from(withProgress(download, progress)), process.stdout, { end: false });
     } finally {
@@ -207,7 +219,7 @@ async function get(
     }
     return;
   }
-  const target = await localTarget(local, baseName(source.path));
+  const target = await localTarget(local, baseName(named.path));
   for (let attempt = 1; ; attempt++) {
     const download = await downloadFile(client, source.volume, source.path, call);
     try {

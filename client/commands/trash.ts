@@ -2,6 +2,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { isVolumeName } from '../../wire/access.ts';
 import type { TrashedFile } from '../../wire/catalog-api.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { located } from '../cluster/location.ts';
 import { parseRemotePath, type RemotePath } from '../cluster/remote-path.ts';
 import { describeFailure, notFoundFailure, preconditionFailure } from '../terminal/failure.ts';
 import { printable, printJson, printLine, printTable } from '../terminal/output.ts';
@@ -28,7 +29,8 @@ export function addTrashCommands(program: Command): void {
   clusterCommand(trash, 'ls', 'list the removed files in the trash')
     .argument('<place>', 'VOLUME, or VOLUME:/path for files that were there or below', placeOf)
     .option('--json', 'print them as JSON')
-    .run(async (client, call, place: RemotePath, options: { readonly json?: true }) => {
+    .run(async (client, call, asked: RemotePath, options: { readonly json?: true }) => {
+      const place = await located(client, asked, call);
       const files: TrashedFile[] = [];
       for await (const file of filesBelow(client, place, call)) files.push(file);
       if (options.json) return printJson({ volume: place.volume, files });
@@ -59,7 +61,9 @@ export function addTrashCommands(program: Command): void {
   clusterCommand(trash, 'empty', 'delete removed files permanently')
     .argument('<place>', 'VOLUME, or VOLUME:/path for files that were there or below', placeOf)
     .option('--json', 'print how many there were as JSON')
-    .run(async (client, call, { volume, path }: RemotePath, options: { readonly json?: true }) => {
+    .run(async (client, call, place: RemotePath, options: { readonly json?: true }) => {
+      const { volume, path } = await located(client, place, call);
+      await client.useVolume(volume, call);
       let removed = 0;
       for (let last = PAGE_COUNT; last === PAGE_COUNT; removed += last) {
         const wanted = { kind: 'trash-empty', volume, path, countMax: PAGE_COUNT } as const;
@@ -73,10 +77,11 @@ export function addTrashCommands(program: Command): void {
 /** Restores files at or below a path; of several that had the same path, the one that was removed last. */
 async function restore(
   client: ClusterClient,
-  place: RemotePath,
+  asked: RemotePath,
   { to, file: wanted, json }: RestoreOptions,
   call: CallOptions,
 ): Promise<void> {
+  const place = await located(client, asked, call);
   const { volume, path } = place;
   const newest = new Map<string, TrashedFile>();
   for await (const file of filesBelow(client, place, call)) {
@@ -91,12 +96,14 @@ async function restore(
       `"leasehold trash ls ${volume}" lists what there is`,
     );
   }
+  await client.useVolume(volume, call);
+  const target = to === undefined ? null : await targetIn(client, volume, placeIn(asked.volume, to), call);
   const restored: Restored[] = [];
   const failures: string[] = [];
   for (const file of newest.values()) {
-    const target = to === undefined ? {} : { to: movedPath(file.path, path, pathOf(volume, to)) };
+    const moved = target === null ? {} : { to: movedPath(file.path, path, target) };
     try {
-      const command = { kind: 'trash-restore', volume, inode: file.inode, ...target } as const;
+      const command = { kind: 'trash-restore', volume, inode: file.inode, ...moved } as const;
       restored.push({ file: file.inode, path: (await client.command(command, call)).path });
     } catch (error) {
       // A single file fails as it is; of many, the others are restored all the same.
@@ -136,10 +143,20 @@ function movedPath(path: string, from: string, to: string): string {
   return to === '/' ? rest : `${to}${rest}`;
 }
 
-function pathOf(volume: string, text: string): string {
-  const place = parseRemotePath(text.startsWith('/') ? `${volume}:${text}` : text);
+function placeIn(volume: string, text: string): RemotePath {
+  return parseRemotePath(text.startsWith('/') ? `${volume}:${text}` : text);
+}
+
+async function targetIn(
+  client: ClusterClient,
+  volume: string,
+  to: RemotePath,
+  call: CallOptions,
+): Promise<string> {
+  const place = await located(client, to, call, 'name');
   if (place.volume === volume) return place.path;
-  throw preconditionFailure(`Cannot restore to ${text}: a file is restored to its volume, ${volume}`);
+  const text = `Cannot restore to ${to.volume}:${to.path}: a file is restored to its volume, ${volume}`;
+  throw preconditionFailure(text);
 }
 
 function placeOf(text: string): RemotePath {

@@ -2,7 +2,9 @@ import type { Command } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { INODE_FLAGS, type InodeFlag, parseInodeFlags } from '../../wire/inode-flags.ts';
+import type { PathEnd } from '../../wire/junctions.ts';
 import type { ClusterClient, Entry } from '../cluster/cluster-client.ts';
+import { located } from '../cluster/location.ts';
 import { baseName, joinPath, parseRemotePath, type RemotePath } from '../cluster/remote-path.ts';
 import { preconditionFailure, usageFailure } from '../terminal/failure.ts';
 import { printable, printJson, printLine, printTable } from '../terminal/output.ts';
@@ -12,7 +14,7 @@ import { entityTag } from '../transfer/entity-tag.ts';
 import { whoami } from '../transfer/whoami.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { clusterCommand } from './cluster-command.ts';
-import { pathInto, resolveOrNull } from './transfer.ts';
+import { placeInto, resolveOrNull } from './transfer.ts';
 
 const REMOVALS_IN_FLIGHT_MAX = 16;
 
@@ -43,24 +45,26 @@ export function addTreeCommands(program: Command): void {
     .argument('<path>', 'VOLUME:/path')
     .option('-l, --long', 'with mode, links, owner, size and time')
     .option('--json', 'print the entries as JSON')
-    .run(withParsedPath(list));
+    .run(withLocation('target', list));
 
   clusterCommand(program, 'stat', 'show the attributes of a file or directory')
     .argument('<path>', 'VOLUME:/path')
     .option('--json', 'print the attributes as JSON')
-    .run(withParsedPath(show));
+    .run(withLocation('target', show));
 
   clusterCommand(program, 'flags', 'show or change the flags that protect a file or directory from changes')
     .argument('<path>', 'VOLUME:/path')
     .option('--set <flags>', `flags to set, separated by commas: ${INODE_FLAGS.join(', ')}`)
     .option('--clear <flags>', 'flags to clear, separated by commas')
     .option('--json', 'print the flags as JSON')
-    .run(withParsedPath(changeFlags));
+    .run(withLocation('target', changeFlags));
 
   clusterCommand(program, 'mkdir', 'create a directory')
     .argument('<path>', 'VOLUME:/path')
     .option('-p, --parents', 'create missing parents; succeed if the directory exists')
-    .run(withParsedPath(makeDirectory));
+    .run((client, call, path: string, options: { readonly parents?: true }) =>
+      withLocation(options.parents ? 'target' : 'name', makeDirectory)(client, call, path, options),
+    );
 
   clusterCommand(program, 'mv', 'rename or move within a volume')
     .argument('<from>', 'VOLUME:/path')
@@ -75,14 +79,15 @@ export function addTreeCommands(program: Command): void {
     .option('-r, --recursive', 'remove a directory with all that is in it')
     .option('-f, --force', 'succeed if it does not exist')
     .option('--no-trash', 'delete permanently, also if the volume has a trash')
-    .run(withParsedPath(removeAt));
+    .run(withLocation('name', removeAt));
 }
 
-function withParsedPath<Options>(
+function withLocation<Options>(
+  end: PathEnd,
   act: (client: ClusterClient, path: RemotePath, options: Options, call: CallOptions) => Promise<void>,
 ) {
-  return (client: ClusterClient, call: CallOptions, path: string, options: Options) =>
-    act(client, parseRemotePath(path), options, call);
+  return async (client: ClusterClient, call: CallOptions, path: string, options: Options) =>
+    act(client, await located(client, parseRemotePath(path), call, end), options, call);
 }
 
 async function list(
@@ -101,7 +106,8 @@ async function list(
   }
   if (!options.long) {
     for await (const entry of entries) {
-      printLine(printable(entry.name) + (entry.attributes.kind === 'directory' ? '/' : ''));
+      const slash = entry.attributes.kind === 'directory' ? '/' : '';
+      printLine(printable(entry.name) + slash + attachedText(entry.attributes));
     }
     return;
   }
@@ -119,8 +125,12 @@ function longRow({ name, attributes }: Entry): string[] {
     `${attributes.gid}`,
     `${attributes.sizeBytes}`,
     formatTime(attributes.modifiedNs),
-    printable(name) + target,
+    printable(name) + target + attachedText(attributes),
   ];
+}
+
+function attachedText({ junction }: Attributes): string {
+  return junction === undefined ? '' : ` => ${junction.volume}:/`;
 }
 
 /** @returns kind and permissions as `ls -l` writes them: `drwxr-sr-x` */
@@ -173,6 +183,7 @@ async function changeFlags(
   let attributes = await client.resolve(volume, path, call);
   if (set.length > 0 || clear.length > 0) {
     const { inode } = attributes;
+    await client.useVolume(volume, call);
     ({ attributes } = await client.command({ kind: 'set-flags', inode, set, clear }, call));
   }
   const { flags = [] } = attributes;
@@ -193,6 +204,7 @@ async function makeDirectory(
   call: CallOptions,
 ): Promise<void> {
   const owner = { mode: 0o755, uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
+  await client.useVolume(volume, call);
   const make = (at: string) =>
     client.command({ kind: 'make-directory', place: { volume, path: at }, ...owner }, call);
   if (!options.parents) {
@@ -219,19 +231,20 @@ async function move(
   options: { replace: boolean },
   call: CallOptions,
 ): Promise<void> {
-  if (from.volume !== to.volume) {
+  const { volume, path } = await located(client, from, call, 'name');
+  const target = await placeInto(client, 'move', from, to, call);
+  if (volume !== target.volume) {
     throw new ServiceError(
       'cross-volume',
-      `Cannot move from ${from.volume} to ${to.volume}: a move stays within its volume`,
+      `Cannot move from ${volume} to ${target.volume}: a move stays within its volume`,
     );
   }
-  const { volume } = from;
-  const path = await pathInto(client, 'move', from, to, call);
+  await client.useVolume(volume, call);
   await client.command(
     {
       kind: 'rename',
-      from: { volume, path: from.path },
-      to: { volume, path },
+      from: { volume, path },
+      to: target,
       mode: options.replace ? 'replace' : 'no-replace',
       by: whoami(),
     },
@@ -251,10 +264,13 @@ export async function removeAt(
       `"leasehold volume rm ${volume}" removes a volume`,
     );
   }
+  const self = { ...call, follow: false, junction: 'self' } as const;
   const attributes = options.force
-    ? await resolveOrNull(client, volume, path, { ...call, follow: false })
-    : await client.resolve(volume, path, { ...call, follow: false });
+    ? await resolveOrNull(client, volume, path, self)
+    : await client.resolve(volume, path, self);
   if (attributes === null) return;
+  assertNotAttached(`${volume}:${path}`, attributes);
+  await client.useVolume(volume, call);
   if (attributes.kind !== 'directory') {
     await client.command({ kind: 'unlink', place: { volume, path }, ...removalOf(options) }, call);
     return;
@@ -265,8 +281,17 @@ export async function removeAt(
       'use --recursive to remove it with all that is in it',
     );
   }
-  await removeContents(client, attributes.inode, removalOf(options), call);
+  await removeContents(client, `${volume}:${path}`, attributes.inode, removalOf(options), call);
   await client.command({ kind: 'remove-directory', place: { volume, path } }, call);
+}
+
+/** @throws CommandFailure at a directory at which a volume is attached: a removal ends there */
+function assertNotAttached(path: string, { junction }: Attributes): void {
+  if (junction === undefined) return;
+  throw preconditionFailure(
+    `Cannot remove ${printable(path)}: the volume ${junction.volume} is attached there`,
+    `"leasehold volume detach ${printable(path)}" detaches it`,
+  );
 }
 
 function removalOf({ trash = true }: RemoveOptions): { readonly by: string; readonly trash?: false } {
@@ -275,6 +300,7 @@ function removalOf({ trash = true }: RemoveOptions): { readonly by: string; read
 
 async function removeContents(
   client: ClusterClient,
+  path: string,
   directory: number,
   removal: ReturnType<typeof removalOf>,
   call: CallOptions,
@@ -284,7 +310,9 @@ async function removeContents(
     for await (const { name, attributes } of client.list({ inode: directory }, call)) {
       const place = { parent: directory, name };
       if (attributes.kind === 'directory') {
-        await removeContents(client, attributes.inode, removal, call);
+        const below = joinPath(path, name);
+        assertNotAttached(below, attributes);
+        await removeContents(client, below, attributes.inode, removal, call);
         await client.command({ kind: 'remove-directory', place }, call);
       } else {
         await removals.begin(async () => {

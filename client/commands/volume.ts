@@ -1,21 +1,34 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { durationFormat } from '../../base/duration.ts';
 import { ServiceError } from '../../base/errors.ts';
+import { ROOT_CATALOG } from '../../base/ids.ts';
 import { isVolumeName } from '../../wire/access.ts';
-import type { Policy, VolumeInfo } from '../../wire/catalog-api.ts';
-import { preconditionFailure, usageFailure } from '../terminal/failure.ts';
-import { printJson, printLine, printTable } from '../terminal/output.ts';
+import type { VolumeInfo } from '../../wire/catalog-api.ts';
+import { catalogOf } from '../../wire/catalog-of-volume.ts';
+import type { Policy } from '../../wire/catalog-values.ts';
+import type { VolumeCatalogStatus } from '../../wire/http-api.ts';
+import { classText, isRestricted } from '../../wire/placement-class.ts';
+import { attachedVolumes } from '../cluster/attached-volumes.ts';
+import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { parseRemotePath, type RemotePath } from '../cluster/remote-path.ts';
+import { EXIT_DEGRADED, preconditionFailure, usageFailure } from '../terminal/failure.ts';
+import { printable, printJson, printLine, printTable } from '../terminal/output.ts';
 import { formatBytes } from '../terminal/quantities.ts';
+import type { CallOptions } from '../transport/exchange.ts';
 import { clusterCommand, duration, size, wholeNumber, withClient } from './cluster-command.ts';
+import { LABELS, type PlacementOptions, placementOf, placementText, ZONES } from './placement-options.ts';
+import { addOwnCatalogCommand } from './volume-move.ts';
 
 const OBJECT_BYTES_MIN = 4096;
 const RETENTION_MS_MAX = 36_525 * 86_400_000;
 const OBJECT_BYTES_MAX = 4 * 1024 * 1024;
 
-interface CreateOptions {
+interface CreateOptions extends PlacementOptions {
   readonly replicas: number;
   readonly objectSize: number;
   readonly policy: Policy;
+  readonly ownCatalog?: true;
+  readonly at?: RemotePath;
   readonly force?: true;
   readonly ifNotExists?: true;
   readonly quota?: number;
@@ -24,7 +37,7 @@ interface CreateOptions {
   readonly json?: true;
 }
 
-interface SetOptions {
+interface SetOptions extends PlacementOptions {
   readonly replicas?: number;
   readonly policy?: Policy;
   readonly force?: true;
@@ -51,36 +64,45 @@ export function addVolumeCommands(program: Command): void {
     .option('--replicas <count>', 'servers that hold each file', wholeNumber(1, 15), 3)
     .option('--object-size <size>', 'size of the pieces that files are stored in', objectSize, 128 * 1024)
     .addOption(policyOption().default('quorum'))
+    .option('--own-catalog', 'a catalog for its names alone, with members and a primary of its own')
+    .option(
+      '--at <path>',
+      'VOLUME:/path that does not exist yet: attach the volume there; needs --own-catalog',
+      parseRemotePath,
+    )
     .option('--force', 'allow fewer servers than replicas')
     .option('--quota <size>', 'maximum total size of all files', quota)
     .option('--quota-files <count>', 'maximum number of files and directories', quotaFiles)
     .option('--trash <duration>', 'how long removed files are kept, such as 30d; 0: not at all', retention)
+    .option(...LABELS)
+    .option(...ZONES)
     .option('--if-not-exists', 'succeed without a change if the volume exists')
     .option('--json', 'print the volume as JSON')
     .run(async (client, call, name: string, options: CreateOptions) => {
-      const { replicas, objectSize: objectBytes, policy, force = false } = options;
-      const { volume, created } = await client
-        .command(
-          { kind: 'volume-create', name, replicas, objectBytes, policy, force, ...limitsOf(options) },
-          call,
-        )
-        .then(
-          (result) => ({ ...result, created: true }),
-          async (error: unknown) => {
-            if (!options.ifNotExists || !(error instanceof ServiceError) || error.code !== 'exists')
-              throw error;
-            return { ...(await client.query({ kind: 'volume', name }, call)), created: false };
-          },
-        );
+      const { at } = options;
+      if (at !== undefined && !options.ownCatalog)
+        throw usageFailure('Cannot use --at without --own-catalog: only such volumes can be attached');
+      const { volume, created } = await createVolume(client, name, options, call).then(
+        (made) => ({ volume: made, created: true }),
+        async (error: unknown) => {
+          // With --at, the same command completes an interrupted one.
+          const mayExist = options.ifNotExists === true || at !== undefined;
+          if (!mayExist || !(error instanceof ServiceError) || error.code !== 'exists') throw error;
+          return { ...(await client.query({ kind: 'volume', name }, call)), created: false };
+        },
+      );
       if (created) assertHasTrash(volume, options.trash);
-      if (options.json) printJson(volume);
-      else if (!created) printLine(`There is a volume ${name} already`);
+      const attached =
+        at === undefined ? {} : { attached: (await client.admin.attach(name, at, call)).inode };
+      if (options.json) return printJson({ ...volume, ...attached });
+      if (!created) printLine(`There is a volume ${name} already`);
       else printLine(`Created the volume ${volume.name} with ${volume.replicas} replicas of each file`);
+      if (at !== undefined) printLine(attachedLine(name, at));
     });
 
   clusterCommand(volume, 'set')
     .description(
-      'change the quotas, the trash, the number of replicas, or the policy of new files of a volume',
+      'change the quotas, the trash, the number of replicas, their servers, or the policy of new files of a volume',
     )
     .argument('<name>', 'name of the volume', volumeName)
     .option(
@@ -92,14 +114,19 @@ export function addVolumeCommands(program: Command): void {
     .option('--quota <size>', 'maximum total size of all files; none: unlimited', quota)
     .option('--quota-files <count>', 'maximum number of files and directories; none: unlimited', quotaFiles)
     .option('--trash <duration>', 'how long files removed from now on are kept; 0: not at all', retention)
+    .option(...LABELS)
+    .option(...ZONES)
     .option('--force', 'allow fewer servers than replicas')
     .option('--json', 'print the volume as JSON')
     .action(async (name: string, options: SetOptions, command: Command) => {
       const { json, quota: _bytes, quotaFiles: _files, trash: _ms, force, ...rest } = options;
       const changes = { ...rest, ...limitsOf(options) };
       if (Object.keys(changes).length === 0)
-        throw usageFailure('Nothing to change: give --replicas, --policy, --quota or --trash');
+        throw usageFailure(
+          'Nothing to change: give --replicas, --policy, --quota, --trash, --labels or --zones',
+        );
       await withClient(command, async (client, call) => {
+        await client.useVolume(name, call);
         const { volume } = await client.command(
           { kind: 'volume-set', name, ...changes, ...(force === undefined ? {} : { force }) },
           call,
@@ -111,15 +138,43 @@ export function addVolumeCommands(program: Command): void {
         if (volume.quotaInodes > 0) printLine(`Quota: ${volume.quotaInodes} files and directories`);
         if ((volume.trashMs ?? 0) > 0)
           printLine(`Removed files are kept for ${durationFormat(volume.trashMs)}`);
-        if (changes.replicas !== undefined) printLine('"leasehold server ls" shows the progress');
+        if (isRestricted(volume)) printLine(`Its files are on servers ${classText(volume)}`);
+        if (changes.replicas !== undefined || changes.labels !== undefined || changes.zones !== undefined)
+          printLine('"leasehold server ls" shows the progress');
       });
+    });
+
+  clusterCommand(volume, 'attach', 'attach a volume with a catalog of its own at a path of another volume')
+    .argument('<name>', 'name of the volume', volumeName)
+    .argument('<path>', 'VOLUME:/path that does not exist yet', parseRemotePath)
+    .run(async (client, call, name: string, at: RemotePath) => {
+      await client.admin.attach(name, at, call);
+      printLine(attachedLine(name, at));
+    });
+
+  clusterCommand(volume, 'detach', 'detach an attached volume; its files stay in it')
+    .argument('<path>', 'VOLUME:/path at which it is attached, or its name')
+    .run(async (client, call, text: string) => {
+      if (isVolumeName(text)) await client.admin.detachVolume(text, call);
+      else await client.admin.detach(parseRemotePath(text), call);
     });
 
   clusterCommand(volume, 'ls', 'list the volumes')
     .option('--json', 'print the volumes as JSON')
     .run(async (client, call, options: { readonly json?: true }) => {
-      const { volumes } = await client.query({ kind: 'volumes' }, call);
-      if (options.json) return printJson({ volumes });
+      const { volumes, unavailable = [] } = await client.query({ kind: 'volumes' }, call);
+      const [{ catalogs = [] }, attachedAt] = await Promise.all([
+        client.status(call),
+        attachments(client, volumes, call),
+      ]);
+      if (unavailable.length > 0) process.exitCode = EXIT_DEGRADED;
+      if (options.json) {
+        const shown = volumes.map((one) => {
+          const path = attachedAt.get(one.name);
+          return path === undefined ? one : { ...one, attachedAt: path };
+        });
+        return printJson({ volumes: shown, unavailable, catalogs });
+      }
       const rows = volumes.map((one) => [
         one.name,
         `${one.replicas}`,
@@ -130,14 +185,30 @@ export function addVolumeCommands(program: Command): void {
         one.quotaBytes === 0 ? '–' : `${formatBytes(one.namedBytes)} of ${formatBytes(one.quotaBytes)}`,
         one.quotaInodes === 0 ? '–' : `${one.namedInodes} of ${one.quotaInodes}`,
         trashText(one),
+        placementText(one),
+        rowText(
+          one,
+          catalogs.find(({ name }) => name === one.name),
+        ),
+        ...(attachedAt.size === 0 ? [] : [attachedAt.get(one.name) ?? '–']),
       ]);
-      printTable(rows, HEADER);
+      printTable(rows, [...HEADER, ...(attachedAt.size === 0 ? [] : ['ATTACHED AT'])]);
+      for (const name of unavailable) {
+        const catalog = catalogText(catalogs.find((one) => one.name === name));
+        printLine(`The volume ${name} is unavailable: its catalog does not answer (${catalog})`);
+      }
     });
+
+  addOwnCatalogCommand(volume, volumeName);
 
   clusterCommand(volume, 'rm', 'remove an empty volume')
     .argument('<name>', 'name of the volume', volumeName)
-    .run(async (client, call, name: string, _options: unknown) => {
-      await client.command({ kind: 'volume-remove', name }, call);
+    .option(
+      '--lost',
+      'most servers of its own catalog are lost for good: remove the volume with all its files',
+    )
+    .run(async (client, call, name: string, { lost }: { readonly lost?: true }) => {
+      await client.command({ kind: 'volume-remove', name, ...(lost ? { lost } : {}) }, call);
     });
 }
 
@@ -151,7 +222,57 @@ const HEADER = [
   'QUOTA',
   'QUOTA OF FILES',
   'TRASH',
+  'SERVERS',
+  'CATALOG',
 ];
+
+async function createVolume(
+  client: ClusterClient,
+  name: string,
+  options: CreateOptions,
+  call: CallOptions,
+): Promise<VolumeInfo> {
+  const { replicas, objectSize: objectBytes, policy, force = false } = options;
+  const settings = { replicas, objectBytes, policy, force, ...limitsOf(options), ...placementOf(options) };
+  if (!options.ownCatalog)
+    return (await client.command({ kind: 'volume-create', name, ...settings }, call)).volume;
+  await client.command({ kind: 'catalog-create', name, ...settings }, call);
+  return (await client.query({ kind: 'volume', name }, call)).volume;
+}
+
+function attachedLine(name: string, { volume, path }: RemotePath): string {
+  return `Attached the volume ${name} at ${volume}:${printable(path)}`;
+}
+
+/** @returns where volumes are attached, by name */
+async function attachments(
+  client: ClusterClient,
+  volumes: readonly VolumeInfo[],
+  call: CallOptions,
+): Promise<ReadonlyMap<string, string>> {
+  const attached = await attachedVolumes(client, volumes, call);
+  return new Map(
+    attached.map(({ name, inode, at }) => [
+      name,
+      at === null ? `directory ${inode}` : `${at.volume}:${printable(at.path)}`,
+    ]),
+  );
+}
+
+function isOfRoot(volume: VolumeInfo): boolean {
+  return catalogOf(volume) === ROOT_CATALOG;
+}
+
+function rowText(volume: VolumeInfo, catalog: VolumeCatalogStatus | undefined): string {
+  if (!isOfRoot(volume)) return catalogText(catalog);
+  return catalog?.moving === undefined ? 'root' : `root; moves to ${catalog.members.join(', ')}`;
+}
+
+function catalogText(catalog: VolumeCatalogStatus | undefined): string {
+  if (catalog === undefined) return 'its own';
+  const { members, primary, state } = catalog;
+  return `${members.join(', ')}; primary ${primary ?? 'none'}${state === 'ready' ? '' : `; ${state}`}`;
+}
 
 function limitsOf({
   quota: quotaBytes,

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import { createConnection } from 'node:net';
+import { isSystemError } from '../terminal/failure.ts';
 
 /** A request to the process of a mount through its socket: one line of JSON, answered by another one. */
 export interface ControlRequest {
@@ -31,6 +32,20 @@ export async function controlSocketOf(pid: number): Promise<string | null> {
     if (inodes.has(inode) && path.endsWith(CONTROL_SUFFIX)) return path;
   }
   return null;
+}
+
+/** @returns whether a process listens at the socket, in whatever container it runs; also if that cannot be found out */
+export async function isListening(socket: string): Promise<boolean> {
+  const connection = createConnection(socket);
+  try {
+    await once(connection, 'connect');
+    return true;
+  } catch (error) {
+    if (!isSystemError(error)) throw error;
+    return error.code !== 'ECONNREFUSED' && error.code !== 'ENOENT';
+  } finally {
+    connection.destroy();
+  }
 }
 
 /** Sends a request to the control socket of a mount. @throws Error if its process does not answer in time */

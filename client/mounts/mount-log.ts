@@ -15,7 +15,7 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { systemWorld } from '../../world/system-world.ts';
 import { isSystemError } from '../terminal/failure.ts';
-import { CONTROL_SUFFIX } from './mount-control.ts';
+import { CONTROL_SUFFIX, isListening } from './mount-control.ts';
 import { isAlive } from './process-state.ts';
 
 /** Set for the process of a mount that bounds its own log, and removes it at its end. */
@@ -36,7 +36,7 @@ export async function createMountLog(
   env: NodeJS.ProcessEnv = process.env,
 ): Promise<{ readonly path: string; readonly file: FileHandle }> {
   const folder = await ownFolder(foldersOf(env));
-  await removeEndedLogs(folder);
+  await removeEndedLogs(folder, await removeEndedSockets(folder));
   const path = join(folder, `mount-${basename(directory)}-${systemWorld.randomBytes(6).toString('hex')}.log`);
   const flags =
     constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
@@ -51,11 +51,20 @@ export async function controlSocketPath(directory: string, pid: number): Promise
   return join(folder, `mount-${basename(directory).slice(0, SOCKET_NAME_CHARS_MAX)}-${pid}${CONTROL_SUFFIX}`);
 }
 
-async function removeEndedSockets(folder: string): Promise<void> {
+/**
+ * Mounts in other containers may use the folder too: here their processes have other pids, but their sockets answer.
+ * @returns the pids of mounts that run, each as its own container has it
+ */
+async function removeEndedSockets(folder: string): Promise<ReadonlySet<string>> {
+  const running = new Set<string>();
   for (const name of await readdir(folder)) {
     const [, pid] = CONTROL_NAME.exec(name) ?? [];
-    if (pid !== undefined && !isAlive(Number(pid))) await rm(join(folder, name), { force: true });
+    if (pid === undefined) continue;
+    const path = join(folder, name);
+    if (isAlive(Number(pid)) || (await isListening(path))) running.add(pid);
+    else await rm(path, { force: true });
   }
+  return running;
 }
 
 /** Renames a log after the process that writes it. @returns its path from then on */
@@ -94,14 +103,16 @@ async function isOwnFolder(folder: string, uid: number): Promise<boolean> {
   }
 }
 
-async function removeEndedLogs(folder: string): Promise<void> {
+async function removeEndedLogs(folder: string, running: ReadonlySet<string>): Promise<void> {
   const ended: { readonly path: string; readonly modifiedMs: number }[] = [];
   for (const name of await readdir(folder)) {
     const match = NAME.exec(name);
-    if (match === null || (match[1] !== undefined && isAlive(Number(match[1])))) continue;
+    if (match === null) continue;
+    const [, pid] = match;
+    if (pid !== undefined && (running.has(pid) || isAlive(Number(pid)))) continue;
     const path = join(folder, name);
     const modifiedMs = (await stat(path).catch(() => null))?.mtimeMs ?? Number.POSITIVE_INFINITY;
-    if (match[1] !== undefined || modifiedMs < systemWorld.wallMs() - START_MS_MAX)
+    if (pid !== undefined || modifiedMs < systemWorld.wallMs() - START_MS_MAX)
       ended.push({ path, modifiedMs });
   }
   ended.sort((a, b) => b.modifiedMs - a.modifiedMs);

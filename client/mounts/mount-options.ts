@@ -1,6 +1,7 @@
 import { resolve } from 'node:path';
 import { editDistance } from '../../base/edit-distance.ts';
 import { isTreeName } from '../../wire/access.ts';
+import { isZone, ZONE_FORM } from '../../wire/placement-class.ts';
 import { parseRemotePath } from '../cluster/remote-path.ts';
 import { CommandFailure, usageFailure } from '../terminal/failure.ts';
 import { formatDuration, parseDurationMs } from '../terminal/quantities.ts';
@@ -33,6 +34,8 @@ export interface MountSettings {
   readonly cache: CacheMode | { readonly kind: 'auto' };
   readonly flushBehind: boolean;
   readonly localReads: boolean;
+  /** Servers of this zone answer reads where they can; null: any do. */
+  readonly zone: string | null;
   readonly creationTimes: boolean;
   readonly transport: 'auto' | 'kernel' | 'native';
 }
@@ -187,6 +190,12 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
     '`auto`, the default: read contents directly from the disk of a server on the same machine if the mount may read its data folder; `off`: always request them from the server',
     (value) => ({ localReads: value === 'auto' }),
   ),
+  valued(
+    'zone',
+    'ZONE',
+    'servers of this zone are asked first for contents, and with `cache=ttl` for names; without it those of `LEASEHOLD_ZONE`, else any',
+    (zone) => ({ zone: checkedZone(zone) }),
+  ),
   choiceOption(
     'transport',
     ['auto', 'kernel', 'native'],
@@ -248,6 +257,7 @@ const DEFAULTS: MountSettings = {
   cache: { kind: 'auto' },
   flushBehind: false,
   localReads: true,
+  zone: null,
   creationTimes: false,
   transport: 'auto',
 };
@@ -321,6 +331,11 @@ export function flagOptions(values: Readonly<Record<string, unknown>>): string[]
     if (typeof value === 'string') return [optionText(name, value)];
     return value === true ? [name] : [];
   });
+}
+
+function checkedZone(text: string): string {
+  if (isZone(text)) return text;
+  throw new Error(`a zone ${ZONE_FORM}`);
 }
 
 function splitOptions(text: string): { readonly name: string; readonly value: string | null }[] {

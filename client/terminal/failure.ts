@@ -54,7 +54,7 @@ const HINTS: Partial<Record<ErrorCode, string>> = {
   'no-space': '"leasehold status" shows the free space of each server; remove files, or add servers',
   integrity:
     'the data is damaged on all replicas that answered; start the missing servers: one of them may have an undamaged replica',
-  'cross-volume': 'use "leasehold get" and "leasehold put" to copy between volumes',
+  'cross-volume': '"leasehold cp" copies between volumes, with --recursive a directory',
 };
 
 const NO_SNAPSHOT = /no snapshot ".*" of volume "(.*)"/;

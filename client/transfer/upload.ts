@@ -36,7 +36,10 @@ export async function uploadFile(
   options: UploadOptions = {},
 ): Promise<Upload> {
   const { mode = 0o644, uid = 0, gid = 0, expect = { kind: 'anything' } } = options;
-  const orphan = await client.command({ kind: 'create-orphan', volume, mode, uid, gid }, options);
+  const orphan = await client.command(
+    { kind: 'create-orphan', volume, place: { volume, path }, mode, uid, gid },
+    options,
+  );
   const { inode, replicas, policy } = orphan.attributes;
   const file = client.openFile(inode, { replicas, name: `${volume}:${path}` });
   const keeper = new OrphanKeeper(client, inode, options);

@@ -4,12 +4,14 @@ import type { Access } from './access.ts';
 import { Endpoint, type EndpointEvents } from './endpoint.ts';
 import { SearchSchedule } from './search-schedule.ts';
 import { askId, findServers } from './server-search.ts';
+import { ZonePolicy } from './zone-policy.ts';
 
 const IDS_PERIOD_MS = 1_000;
 
 /** The servers of a cluster, and the choice of the one to ask next. */
 export class Endpoints {
   readonly world: World;
+  readonly zone: ZonePolicy;
   readonly #access: Access;
   readonly #all: Endpoint[];
   readonly #byId = new Map<string, Endpoint>();
@@ -27,8 +29,9 @@ export class Endpoints {
   #preferred: Endpoint;
   #idsAtMs = Number.NEGATIVE_INFINITY;
 
-  constructor(world: World, urls: readonly string[], access: Access) {
+  constructor(world: World, urls: readonly string[], access: Access, zone: string | null = null) {
     this.world = world;
+    this.zone = new ZonePolicy(world, zone, (id) => this.isIdUsable(id, world.nowMs()));
     this.#searches = new SearchSchedule(world, () => this.#search());
     this.#access = access;
     const unique = [...new Set(urls.map((url) => url.replace(/\/+$/, '')))];
@@ -38,6 +41,8 @@ export class Endpoints {
       throw new ServiceError('bad-request', 'Cannot connect to a cluster: no server is given');
     }
     this.#preferred = first;
+    // The list of servers has their zones; until it is known, requests go as without a zone.
+    if (zone !== null) this.#searches.request();
   }
 
   /** The given ones in their order, then those that were discovered. */
@@ -135,6 +140,7 @@ export class Endpoints {
       if (endpoint.id !== null) this.#byId.set(endpoint.id, endpoint);
     }
     for (const endpoint of found.left) this.#retire(endpoint);
+    if (found.listed !== null) this.zone.learn(found.listed);
     if (found.unproven) this.#searches.request();
     return found.joined.length + found.left.length > 0;
   }

@@ -1,4 +1,4 @@
-import { ServiceError } from '../../base/errors.ts';
+import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import { Retry, type RetryOutcome, type RetryStep } from '../../base/retry.ts';
 import type { World } from '../../base/world.ts';
 import type { Access } from './access.ts';
@@ -7,12 +7,15 @@ import { CLIENT_PACE } from './backoff.ts';
 import type { Endpoint } from './endpoint.ts';
 import type { Endpoints } from './endpoints.ts';
 import { PATIENCE_INTERVALS } from './liveness-probe.ts';
+import type { MoveWait } from './move-wait.ts';
 import type { ExchangeRequest } from './request.ts';
 
 /** Bound of the first attempt: a server that is alive without an answer must not use up the whole operation. */
 const ATTEMPT_FIRST_MS = 5_000;
 /** A server that is recovering or `busy` may ask for a longer pause, but gets none longer than this. */
 const RETRY_AFTER_OBEYED_MS = 1_000;
+/** After such an answer no server has the request any more, and none has executed it since. */
+const NOT_FORWARDED: ReadonlySet<ErrorCode> = new Set(['busy', 'moving']);
 
 export interface AttemptOptions {
   readonly signal?: AbortSignal;
@@ -31,6 +34,7 @@ export interface ExchangeFailure {
 export interface ExchangeAttemptsParts {
   readonly world: World;
   readonly endpoints: Endpoints;
+  readonly moveWait: MoveWait;
   readonly access: Access;
   readonly request: ExchangeRequest;
   readonly subject: { primary: string | null };
@@ -40,7 +44,6 @@ export interface ExchangeAttemptsParts {
 
 /** The state of one request over its attempts: the next step, the bound of the next attempt, and the final error. */
 export class ExchangeAttempts {
-  readonly deadlineMs: number;
   readonly #parts: ExchangeAttemptsParts;
   readonly #retry: Retry;
   readonly #startMs: number;
@@ -56,19 +59,24 @@ export class ExchangeAttempts {
   #final: ExchangeFailure | null = null;
 
   constructor(parts: ExchangeAttemptsParts) {
-    const { world, options, timeoutMs } = parts;
+    const { world, options } = parts;
     this.#parts = parts;
     this.#startMs = world.nowMs();
-    this.deadlineMs = this.#startMs + timeoutMs;
     this.#attemptMs = options.attemptMs ?? ATTEMPT_FIRST_MS;
-    const { deadlineMs } = this;
+    const deadlineMs = (): number => this.deadlineMs;
     this.#retry = new Retry({ deadlineMs, pace: CLIENT_PACE, lastWait: 'fail' }, () => world.random());
   }
 
-  beginAttempt(nowMs: number): AttemptLimits {
+  get deadlineMs(): number {
+    const { moveWait, timeoutMs } = this.#parts;
+    return moveWait.deadlineMs(this.#startMs, timeoutMs);
+  }
+
+  /** @param limitMsMax bound of this attempt alone */
+  beginAttempt(nowMs: number, limitMsMax = Number.POSITIVE_INFINITY): AttemptLimits {
     const { attemptMsMax = Number.POSITIVE_INFINITY, signal } = this.#parts.options;
     this.#beganMs = nowMs;
-    this.#limitMs = Math.min(this.#attemptMs, this.deadlineMs - nowMs, attemptMsMax);
+    this.#limitMs = Math.min(this.#attemptMs, this.deadlineMs - nowMs, attemptMsMax, limitMsMax);
     return { limitMs: this.#limitMs, patienceIntervals: this.#patienceIntervals, signal };
   }
 
@@ -113,17 +121,18 @@ export class ExchangeAttempts {
   }
 
   #afterProblem(error: ServiceError, endpoint: Endpoint): RetryOutcome {
-    const { world, endpoints, access, request, subject } = this.#parts;
+    const { world, endpoints, moveWait, access, request, subject } = this.#parts;
     const { code, remedy } = error;
     if (code === 'unauthorized' && access.refresh(world.nowMs())) return { kind: 'again' };
     if (code === 'unknown') this.#isOutcomeUnknown ||= request.mutation;
+    const { primary, retryAfterMs } = error.details;
     if (remedy !== 'retry' && remedy !== 'redirect') {
       this.#final = { error, isOutcomeUnknown: this.#isOutcomeUnknown || this.#mayBeForwarded };
       return { kind: 'final' };
     }
-    if (remedy === 'retry' && code !== 'busy') this.#mayBeForwarded ||= request.mutation;
+    if (remedy === 'retry' && !NOT_FORWARDED.has(code)) this.#mayBeForwarded ||= request.mutation;
+    if (code === 'moving') moveWait.answered();
     this.#lastProblem = error;
-    const { primary, retryAfterMs } = error.details;
     if (primary !== undefined) subject.primary = primary;
     const isRedirect = remedy === 'redirect' && primary !== undefined && primary !== endpoint.id;
     if (isRedirect && endpoints.isIdUsable(primary, world.nowMs()))
@@ -156,7 +165,7 @@ export class ExchangeAttempts {
     const isLate = why === 'timed-out' && this.#limitMs < this.#beganMs - this.#startMs;
     this.#lastCause = isLate ? (this.#lastCause ?? cause) : cause;
     // Longer than any server's own limit, so that the next server can say itself why it has no answer.
-    if (why === 'timed-out') this.#attemptMs *= 4;
+    if (why === 'timed-out') this.#attemptMs = Math.max(this.#attemptMs, 4 * this.#limitMs);
     // If every server seems silent, the network is slow, or the request is large: wait longer before the next move.
     if (why === 'silent') this.#patienceIntervals = Math.max(PATIENCE_INTERVALS, 2 * this.#patienceIntervals);
     return { kind: 'elsewhere', movesMax: this.#parts.endpoints.all.length - 1, otherwise: 'later' };

@@ -1,12 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
-import {
-  type CapabilityAnswer,
-  HEADER_CAPABILITY,
-  HEADER_CATALOG_EPOCH,
-  HEADER_CATALOG_SEQ,
-  HEADER_PRIMARY,
-} from '../../wire/http-api.ts';
+import { type CapabilityAnswer, HEADER_CAPABILITY, HEADER_PRIMARY } from '../../wire/http-api.ts';
 import type { Access } from './access.ts';
 import { type Attempt, type AttemptLimits, attemptOnce } from './attempt.ts';
 import type { Endpoint } from './endpoint.ts';
@@ -18,12 +12,18 @@ import {
   noAnswer,
 } from './exchange-attempts.ts';
 import { FileCapabilities } from './file-capabilities.ts';
+import type { CallLimits } from './in-time.ts';
+import { MoveWait } from './move-wait.ts';
 import { type ExchangeRequest, postRequest } from './request.ts';
 import { type Response, readJson } from './response.ts';
 
 /** The subject of a request, a file or the catalog, with its primary as last reported. */
 export interface Subject {
   primary: string | null;
+  /** The server of the first attempt, one of the client's zone; absent or null: the primary. */
+  readonly near?: string | null;
+  /** Called with the headers of each answer. @param server the one that answered; null if its id is not known */
+  received?(headers: Response['headers'], server: string | null): void;
 }
 
 export interface TimedAnswer<Value> {
@@ -31,6 +31,9 @@ export interface TimedAnswer<Value> {
   /** When the answered attempt was sent, by the caller's clock. */
   readonly sentMs: number;
 }
+
+/** A server of the client's zone has no longer than this for the first attempt: others can answer as well. */
+const NEAR_ATTEMPT_MS = 2_000;
 
 export interface CallOptions extends AttemptOptions {
   readonly timeoutMs?: number;
@@ -45,18 +48,23 @@ export class Exchanger {
   readonly world: World;
   readonly endpoints: Endpoints;
   readonly capabilities: FileCapabilities;
-  /** The catalog operation named by the latest answer about the catalog; null before the first. */
-  catalogSeq: number | null = null;
-  /** The newest epoch of the catalog that an answer has named; 0 before the first. */
-  catalogEpoch = 0;
+  readonly moveWait: MoveWait;
   readonly operationTimeoutMs: number;
   readonly #access: Access;
   #closed = false;
 
-  constructor(world: World, urls: readonly string[], operationTimeoutMs: number, access: Access) {
+  /** @param zone the client's; null: it prefers no server */
+  constructor(
+    world: World,
+    urls: readonly string[],
+    operationTimeoutMs: number,
+    access: Access,
+    zone: string | null = null,
+  ) {
     this.world = world;
-    this.endpoints = new Endpoints(world, urls, access);
+    this.endpoints = new Endpoints(world, urls, access, zone);
     this.capabilities = new FileCapabilities(() => world.nowMs());
+    this.moveWait = new MoveWait(world);
     this.#access = access;
     this.operationTimeoutMs = operationTimeoutMs;
   }
@@ -112,12 +120,12 @@ export class Exchanger {
     const { files = [] } = request;
     if (files.length === 0 || !this.#access.hasCredentials)
       return this.#exchange(subject, request, read, options);
-    const deadlineMs = this.world.nowMs() + (options.timeoutMs ?? this.operationTimeoutMs);
+    const limits = this.limitsOf(options);
     for (let attempt = 1; ; attempt++) {
       const authorized = await this.#withCapabilities(request, options);
       if (authorized.kind === 'failed') return authorized;
-      const timeoutMs = Math.max(0, deadlineMs - this.world.nowMs());
-      const outcome = await this.#exchange(subject, authorized.value, read, { ...options, timeoutMs });
+      const limited = { ...options, timeoutMs: limits.leftMs() };
+      const outcome = await this.#exchange(subject, authorized.value, read, limited);
       // The servers' keys or clocks may have changed, so one attempt follows with new capabilities.
       const isRefused = outcome.kind === 'failed' && outcome.error.code === 'forbidden';
       if (!isRefused || attempt === 2) return outcome;
@@ -179,9 +187,9 @@ export class Exchanger {
     read: (response: Response) => Promise<Value>,
     options: CallOptions,
   ): Promise<ExchangeOutcome<Value>> {
-    const { world, endpoints } = this;
+    const { world, endpoints, moveWait } = this;
     const timeoutMs = options.timeoutMs ?? this.operationTimeoutMs;
-    const parts = { world, endpoints, access: this.#access, request, subject, options, timeoutMs };
+    const parts = { world, endpoints, moveWait, access: this.#access, request, subject, options, timeoutMs };
     const attempts = new ExchangeAttempts(parts);
     let last: Endpoint | null = null;
     for (;;) {
@@ -189,8 +197,10 @@ export class Exchanger {
       const nowMs = world.nowMs();
       if (nowMs >= attempts.deadlineMs) return { kind: 'failed', ...attempts.failure() };
       if (this.#closed) return { kind: 'failed', ...attempts.failure(new Error('this client was closed')) };
-      const endpoint = endpoints.choose(subject.primary, last, nowMs);
-      const attempt = await this.#attempt(endpoint, subject, request, read, attempts.beginAttempt(nowMs));
+      const near = last === null ? (subject.near ?? null) : null;
+      const endpoint = endpoints.choose(near ?? subject.primary, last, nowMs);
+      const limits = attempts.beginAttempt(nowMs, near === null ? Number.POSITIVE_INFINITY : NEAR_ATTEMPT_MS);
+      const attempt = await this.#attempt(endpoint, subject, request, read, limits);
       last = endpoint;
       if (attempt.kind === 'answered') {
         endpoints.prefer(endpoint);
@@ -198,8 +208,16 @@ export class Exchanger {
       }
       const step = attempts.nextStep(attempt, endpoint);
       if (step.kind === 'fail') return { kind: 'failed', ...attempts.failure() };
+      if (near !== null) endpoints.zone.failed(near);
       if (step.kind === 'wait') await this.#sleep(step.ms, options.signal);
     }
+  }
+
+  /** The limits of a call that begins now. @see MoveWait */
+  limitsOf({ timeoutMs = this.operationTimeoutMs, signal }: CallOptions): CallLimits {
+    const beganMs = this.world.nowMs();
+    const deadlineMs = (): number => this.moveWait.deadlineMs(beganMs, timeoutMs);
+    return { deadlineMs, signal, leftMs: () => Math.max(0, deadlineMs() - this.world.nowMs()) };
   }
 
   async #sleep(forMs: number, signal: AbortSignal | undefined): Promise<void> {
@@ -219,10 +237,7 @@ export class Exchanger {
     const received = (headers: Response['headers']): void => {
       const primary = headers[HEADER_PRIMARY];
       if (typeof primary === 'string' && primary !== '') subject.primary = primary;
-      const catalogSeq = headers[HEADER_CATALOG_SEQ];
-      if (catalogSeq !== undefined) this.catalogSeq = Number(catalogSeq);
-      const catalogEpoch = Number(headers[HEADER_CATALOG_EPOCH] ?? 0);
-      this.catalogEpoch = Math.max(this.catalogEpoch, catalogEpoch);
+      subject.received?.(headers, endpoint.id);
     };
     return attemptOnce({ world: this.world, endpoint, request, limits, received, read });
   }

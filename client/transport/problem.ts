@@ -1,4 +1,10 @@
-import { type ErrorDetails, type HolderDetails, isErrorCode, ServiceError } from '../../base/errors.ts';
+import {
+  type ErrorDetails,
+  type HolderDetails,
+  isErrorCode,
+  parseRedirectDetails,
+  ServiceError,
+} from '../../base/errors.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 
 const RETRY_AFTER_MAX_MS = 3_600_000;
@@ -25,6 +31,7 @@ export function problemError(
     ...(Array.isArray(problem.unreachable) ? { unreachable: textsOf(problem.unreachable) } : {}),
     ...(Array.isArray(problem.outdated) ? { outdated: textsOf(problem.outdated) } : {}),
     ...(typeof problem.primary === 'string' ? { primary: problem.primary } : {}),
+    ...parseRedirectDetails(problem),
     ...holderIn(problem.holder),
     ...retryAfterMs,
   };

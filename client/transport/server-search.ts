@@ -16,6 +16,8 @@ const FOUND_MAX = 16;
 type Listed = QueryResults['servers']['servers'][number];
 
 export interface FoundServers {
+  /** All servers of the catalog's list; null if no server answered. */
+  readonly listed: readonly Pick<Listed, 'id' | 'zone'>[] | null;
   /** New servers, with their ids. The caller closes them. */
   readonly joined: readonly Endpoint[];
   /** Discovered servers that are no longer part of the cluster, or reachable at the address that was given. */
@@ -54,9 +56,9 @@ export async function findServers(
     const failed = candidates.filter((_, index) => proven[index] !== true);
     await Promise.all(failed.map(({ endpoint }) => endpoint.close()));
     const joined = candidates.filter((_, index) => proven[index] === true).map(({ endpoint }) => endpoint);
-    return { joined, left, unproven: failed.length > 0 };
+    return { listed: list, joined, left, unproven: failed.length > 0 };
   }
-  return { joined: [], left: [], unproven: false };
+  return { listed: null, joined: [], left: [], unproven: false };
 }
 
 /** @returns the id that the server reports; null if it does not */

@@ -43,6 +43,8 @@ export async function getTree(
       call.signal?.throwIfAborted();
       if (missing.some((directory) => path.startsWith(`${directory}/`))) continue;
       const localPath = join(local, path);
+      if (attributes.junction !== undefined)
+        report.junctions.push({ path, volume: attributes.junction.volume });
       if (attributes.kind === 'directory') {
         if (!(await get.directory(path, localPath, attributes))) missing.push(path);
       } else if (attributes.kind === 'symlink') {

@@ -33,7 +33,8 @@ interface Place {
 /**
  * Copies a local directory to a directory of the cluster, which is created if it is missing. Files that the target has
  * with the same size and modification time are skipped, and a large one resumes where an earlier run was interrupted:
- * so the same call completes what was begun. Files that exist only in the cluster stay.
+ * so the same call completes what was begun. Files that exist only in the cluster stay. Nothing is copied to volumes
+ * that are attached below the target.
  * @param onBytes called after each transferred piece
  * @throws what ends the whole copy; failures of single files are in the report
  */
@@ -49,6 +50,7 @@ export async function putTree(
   const put = new TreePut(client, local, target.volume, report, call, files, onBytes);
   try {
     const { mode, uid, gid } = await lstat(local, { bigint: true }).then(ownOf);
+    await client.useVolume(target.volume, call);
     await put.putDirectory(
       '',
       await put.createDirectory(target, await resolveOrNull(client, target, call), { mode, uid, gid }),
@@ -149,7 +151,9 @@ class TreePut {
     const local = join(this.#local, path);
     const stats = await tryOrReport(this.#report, path, () => lstat(local, { bigint: true }));
     if (stats === null) return;
-    if (stats.isDirectory()) {
+    if (known?.junction !== undefined) {
+      this.#report.junctions.push({ path, volume: known.junction.volume });
+    } else if (stats.isDirectory()) {
       const directory = await tryOrReport(this.#report, path, () =>
         this.createDirectory(place, known, ownOf(stats)),
       );

@@ -1,3 +1,4 @@
+import type { AttachedAt } from '../../wire/junctions.ts';
 import {
   CommandFailure,
   EXIT_PRECONDITION,
@@ -20,6 +21,8 @@ export interface TreeReport {
   continued: number;
   continuedBytes: number;
   readonly skipped: string[];
+  /** The tree ends there. */
+  readonly junctions: AttachedAt[];
   readonly failed: { readonly path: string; readonly why: string }[];
 }
 
@@ -27,6 +30,7 @@ export function treeReport(): TreeReport {
   return {
     ...{ files: 0, bytes: 0, links: 0, directories: 0, same: 0, continued: 0, continuedBytes: 0 },
     skipped: [],
+    junctions: [],
     failed: [],
   };
 }
@@ -60,6 +64,14 @@ export function throwIfAnyFailed(failed: TreeReport['failed'], verb: 'copy' | 'r
     `${count} not ${done}, for the reasons above`,
     'fix the causes, and run the same command again',
   );
+}
+
+/** @returns what a command says of a directory at which a tree ends */
+export function junctionLine(
+  { path, volume }: AttachedAt,
+  done: 'copied' | 'archived' | 'in the snapshot',
+): string {
+  return `Volume ${volume} is attached at ${printable(path)}: what it has is not ${done}`;
 }
 
 export function treeSummary(report: TreeReport): string {

@@ -76,6 +76,10 @@ export class DirectoryCalls {
     this.#errorCursors.delete(handle);
   }
 
+  trackErrors(handle: number): void {
+    this.#errorCursors.set(handle, this.#cursorOf(this.#parts.root));
+  }
+
   /** `fsync` of a directory: flushes its pending operations, of the root all, and throws errors of earlier ones. */
   async persistDirectory(inode: number, handle = 0): Promise<void> {
     const { backend, pending, root } = this.#parts;

@@ -8,6 +8,7 @@ import { CachingClient } from '../../client/cluster/caching-client.ts';
 import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import type { Delegations } from '../../client/cluster/delegations.ts';
 import type { FileLocks } from '../../client/cluster/file-locks.ts';
+import { volumeOf } from '../../client/cluster/remote-path.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import { INODE_FLAGS } from '../../wire/inode-flags.ts';
 import type {
@@ -62,7 +63,7 @@ export function clusterBackend(
   const caching = client instanceof CachingClient ? client : null;
   const asOwner = (...directories: number[]) => delegations?.asOwner(directories) ?? {};
   let snapshotOption: { readonly snapshot?: number } = {};
-  const volumeName = volume.replace(/@.*$/, '');
+  const volumeName = volumeOf(volume);
   const reach = new CatalogAvailability(client.world, () =>
     client.query({ kind: 'volume', name: volumeName }),
   );

@@ -37,15 +37,17 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
     this.#users = users;
   }
 
-  async reserve(count: number): Promise<InodeNumbers> {
+  async reserve(count: number, placement?: number): Promise<InodeNumbers> {
     const { creatingServer: server, ...numbers } = await this.#client.reserveInodes(count, {
       volume: this.#volume,
+      ...(placement === undefined ? {} : { placement }),
     });
     return { ...numbers, server };
   }
 
-  reservingServer(): string | null {
-    return this.#client.catalogPrimary;
+  reserving(): ReturnType<DelegationBackend['reserving']> {
+    const { catalogPrimary: server, catalog } = this.#client;
+    return { server, catalog };
   }
 
   async createWithContents(server: string, files: readonly NewFile[]): Promise<readonly CreateOutcome[]> {

@@ -110,7 +110,7 @@ export class FileCalls {
   }
 
   /** The transport does not use the bytes of a read any more. */
-  taken(bytes: Uint8Array): void {
+  taken(_handle: number, bytes: Uint8Array): void {
     this.#readAhead.release(bytes);
   }
 

@@ -1,6 +1,7 @@
 import { constants } from 'node:fs';
 import { contentsName } from '../answered.ts';
 import { ErrnoError } from '../errno.ts';
+import type { HandleNumbers } from '../handle-numbers.ts';
 import { ErrorCursor, type ErrorSequence } from '../pending/error-sequence.ts';
 import type { Opened } from '../transport.ts';
 import type { OpenFile } from './open-file.ts';
@@ -26,16 +27,15 @@ export interface FileHandle {
 export class FileHandles {
   readonly #errors: ErrorSequence;
   readonly #byHandle = new Map<number, FileHandle>();
-  /** Odd; those of directories are even. */
-  #handleLast = -1;
+  readonly #numbers: HandleNumbers;
 
-  constructor(errors: ErrorSequence) {
+  constructor(errors: ErrorSequence, numbers: HandleNumbers) {
     this.#errors = errors;
+    this.#numbers = numbers;
   }
 
   add(file: OpenFile, flags: number): Opened {
-    this.#handleLast += 2;
-    const handle = this.#handleLast;
+    const handle = this.#numbers.next();
     const appending = (flags & constants.O_APPEND) !== 0;
     this.#byHandle.set(handle, {
       file,

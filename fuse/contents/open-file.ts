@@ -17,7 +17,7 @@ import type { PagesOfFile } from './written-pages.ts';
 const DRAIN_FOR_ATTRIBUTES_MS = 1000;
 const PAGE_BYTES = 4096;
 
-export interface OpenFileParts extends Pick<FileParts, 'world' | 'limitMs' | 'pending'> {
+export interface OpenFileParts extends Pick<FileParts, 'world' | 'limitMs' | 'deadlineOf' | 'pending'> {
   readonly kernel: Pick<MountedTransport, 'storePages'> | null;
   readonly dropPages: (inode: number) => Promise<void>;
   readonly freeSpace: Pick<FreeSpace, 'failed'>;
@@ -44,7 +44,7 @@ export class OpenFile {
   #pagesDropped: Promise<void> = Promise.resolve();
 
   constructor(parts: OpenFileParts, attributes: Answered, backend: BackendFile, pages: PagesOfFile) {
-    const { world, limitMs, pending, freeSpace } = parts;
+    const { world, limitMs, deadlineOf, pending, freeSpace } = parts;
     const { inode } = attributes;
     this.#parts = parts;
     this.inode = inode;
@@ -69,6 +69,7 @@ export class OpenFile {
       },
       budget: pending.budget,
       limitMs,
+      deadlineOf,
     });
   }
 
@@ -283,9 +284,9 @@ export class OpenFile {
   }
 
   async #bounded<Value>(promise: Promise<Value>, what: string): Promise<Value> {
-    const { world, limitMs, freeSpace } = this.#parts;
+    const { world, limitMs, deadlineOf, freeSpace } = this.#parts;
     try {
-      return await withDeadline(world, promise, limitMs, `${what} of file ${this.inode}`);
+      return await withDeadline(world, promise, limitMs, `${what} of file ${this.inode}`, deadlineOf);
     } catch (error) {
       freeSpace.failed(error);
       throw error;

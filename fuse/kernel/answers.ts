@@ -1,3 +1,4 @@
+import { usualDeadline } from '../deadline.ts';
 import { type ErrnoName, errnoName } from '../errno.ts';
 import { logUnforeseen } from '../log.ts';
 import { RecentTimeouts } from '../transport/recent-timeouts.ts';
@@ -23,7 +24,7 @@ const UNLIMITED: ReadonlySet<Request['kind']> = new Set([
   'lock',
 ]);
 
-export interface AnswerOptions extends Pick<TransportOptions, 'world' | 'limitMs' | 'log'> {
+export interface AnswerOptions extends Pick<TransportOptions, 'world' | 'limitMs' | 'deadlineOf' | 'log'> {
   readonly signals: Signals;
 }
 
@@ -65,7 +66,9 @@ export class Answers {
       return;
     }
     const beganMs = this.#options.world.nowMs();
-    const lateAtMs = UNLIMITED.has(request.kind) ? Number.POSITIVE_INFINITY : beganMs + this.#options.limitMs;
+    const { limitMs, deadlineOf = usualDeadline } = this.#options;
+    const lateAtMs = (): number =>
+      UNLIMITED.has(request.kind) ? Number.POSITIVE_INFINITY : deadlineOf(beganMs, limitMs);
     const call: CallUnderWay = { header, request, lateAtMs, ...(abort === undefined ? {} : { abort }) };
     this.underWay.begin(call);
     let asked: Promise<Value>;

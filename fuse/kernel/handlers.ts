@@ -84,7 +84,7 @@ export function handlersOf(
       answers.bytes(
         call,
         () => calls.read(handle, offset, length),
-        (bytes) => calls.taken(bytes),
+        (bytes) => calls.taken(handle, bytes),
       );
     },
     write(call) {
@@ -122,7 +122,7 @@ export function handlersOf(
       ),
     'read-directory': (call) => answers.listing(call),
     'release-directory': (call) => answers.done(call, () => calls.releaseDirectory(call.request.handle)),
-    space: (call) => answers.put(call, () => calls.space(), putSpace),
+    space: (call) => answers.put(call, () => calls.space(call.inode), putSpace),
     xattr: (call) => answers.sized(call, () => calls.xattr(call.inode, call.request.name)),
     xattrs: (call) =>
       answers.sized(call, async () => {

@@ -25,8 +25,8 @@ const REPEATABLE: ReadonlySet<Request['kind']> = new Set([
 export interface CallUnderWay {
   readonly header: RequestHeader;
   readonly request: Request;
-  /** Infinity if the call has limits of its own. */
-  readonly lateAtMs: number;
+  /** Infinity if the call has limits of its own; asked again when it has passed. */
+  lateAtMs(): number;
   readonly abort?: AbortController;
 }
 
@@ -114,7 +114,7 @@ export class PendingCalls {
 
   #check(): void {
     const nowMs = this.#world.nowMs();
-    for (const call of this.#calls.values()) if (call.lateAtMs <= nowMs) this.#abort(call, 'ETIMEDOUT');
+    for (const call of this.#calls.values()) if (call.lateAtMs() <= nowMs) this.#abort(call, 'ETIMEDOUT');
     for (const [call, sinceMs] of this.#interrupted) this.#checkInterrupted(call, sinceMs);
     this.#timer =
       this.#calls.size > 0 ? this.#world.after(CHECK_INTERVAL_MS, () => this.#check()) : undefined;

@@ -1,5 +1,6 @@
 import type { Attributes } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
+import type { HandleNumbers } from '../handle-numbers.ts';
 import type { DirectoryPage } from '../transport.ts';
 import { type List, Listing } from './listing.ts';
 import type { Names } from './names.ts';
@@ -17,17 +18,16 @@ interface DirectoryHandle {
 export class Directories {
   readonly #names: Names;
   readonly #open = new Map<number, DirectoryHandle>();
-  /** Even; handles of files are odd. The kernel may call by handle alone. */
-  #handleLast = 0;
+  readonly #numbers: HandleNumbers;
 
-  constructor(names: Names) {
+  constructor(names: Names, numbers: HandleNumbers) {
     this.#names = names;
+    this.#numbers = numbers;
   }
 
   /** Adds a handle. @param attributes as last known. @param isNoAtime its reads do not count as accesses */
   open(inode: number, attributes: Attributes | undefined, isNoAtime = false): number {
-    this.#handleLast += 2;
-    const handle = this.#handleLast;
+    const handle = this.#numbers.next();
     this.#open.set(handle, { inode, attributes, isNoAtime, listing: this.#listing(inode) });
     return handle;
   }

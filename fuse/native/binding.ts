@@ -27,6 +27,8 @@ import { Paths } from './paths.ts';
 
 const WORKERS = 64;
 const START_LIMIT_MS = 15_000;
+/** After this time `statfs` answers for the mounted volume. */
+const VOLUME_LIMIT_MS = 1_000;
 /** Entries of a directory per call: about as many as the kernel's buffer holds. */
 const PAGE_COUNT = 512;
 /** FUSE_CAP_POSIX_ACL and FUSE_CAP_DONT_MASK of libfuse. */
@@ -288,7 +290,9 @@ class Binding {
       },
       readdirPaged: (_path, fd, offset, cb) => this.#readDirectory(Number(fd), toFilePosition(offset), cb),
       releasedir: (_path, fd, cb) => this.#answer(cb, () => calls.releaseDirectory(Number(fd))),
-      statfs: (_path, cb) => this.#answer(cb, () => calls.space().then(toStatfs)),
+      // Its waits have limits of their own, after which it has an answer.
+      statfs: (path, cb) =>
+        this.#answer(cb, async () => toStatfs(await calls.space(await this.#inVolume(path))), false),
     };
     Object.assign(operations, this.#lockOperations(context));
     if (!this.#options.xattrs) return operations;
@@ -342,14 +346,25 @@ class Binding {
     };
   }
 
+  #bounded<Value>(promise: Promise<Value>, what: string): Promise<Value> {
+    const { world, limitMs, deadlineOf } = this.#options;
+    return withDeadline(world, promise, limitMs, what, deadlineOf);
+  }
+
+  /** An inode of the path's volume; the mounted volume's root if that is not known in time. */
+  async #inVolume(path: string): Promise<number> {
+    const { root } = this.#calls;
+    if (!this.#calls.hasEntered()) return root;
+    const found = withDeadline(this.#options.world, this.#paths.inode(path), VOLUME_LIMIT_MS, 'A look-up');
+    return found.catch(() => root);
+  }
+
   #done(cb: Answer<void>, call: () => Promise<unknown>): void {
     this.#answer(cb, async () => void (await call()));
   }
 
   #answer<Value>(cb: Answer<Value>, call: () => Promise<Value>, limited = true): void {
-    const promise = limited
-      ? withDeadline(this.#options.world, call(), this.#options.limitMs, 'The call')
-      : call();
+    const promise = limited ? this.#bounded(call(), 'The call') : call();
     promise.then(
       (value) => cb(0, value),
       (error: unknown) => cb(this.#errno(error)),
@@ -381,7 +396,7 @@ class Binding {
     if (this.#recentTimeouts.has(question))
       throw new ErrnoError('ETIMEDOUT', 'The same call timed out a moment ago');
     try {
-      return await withDeadline(this.#options.world, call(), this.#options.limitMs, 'The call');
+      return await this.#bounded(call(), 'The call');
     } catch (error) {
       if (errnoName(error) === 'ETIMEDOUT') this.#recentTimeouts.add(question);
       throw error;
@@ -464,7 +479,7 @@ class Binding {
     cb: (error: number, names?: string[], stats?: Fuse.Stats[], next?: number[]) => void,
   ): void {
     const listed = this.#calls.readDirectory(handle, offset, PAGE_COUNT);
-    const page = withDeadline(this.#options.world, listed, this.#options.limitMs, 'A listing');
+    const page = this.#bounded(listed, 'A listing');
     page.then(
       ({ entries }) =>
         cb(

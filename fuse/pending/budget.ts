@@ -1,6 +1,6 @@
 import { assert } from '../../base/assert.ts';
 import type { World } from '../../base/world.ts';
-import { withDeadline } from '../deadline.ts';
+import { type DeadlineOf, withDeadline } from '../deadline.ts';
 
 const MEBIBYTE = 1024 * 1024;
 const BYTES_MAX = 64 * MEBIBYTE;
@@ -62,12 +62,12 @@ export class Budget {
   }
 
   /** Admits the bytes once they fit. @throws ErrnoError `ETIMEDOUT` */
-  async reserve(bytes: number, limitMs: number): Promise<void> {
+  async reserve(bytes: number, limitMs: number, deadlineOf?: DeadlineOf): Promise<void> {
     if (this.tryReserve(bytes)) return;
     if (this.#waiting.length === 0 && this.#fits(bytes)) this.#bytes += bytes;
-    else await this.#admitted(bytes, limitMs);
+    else await this.#admitted(bytes, limitMs, deadlineOf);
     try {
-      await this.#whole?.reserve(bytes, limitMs);
+      await this.#whole?.reserve(bytes, limitMs, deadlineOf);
     } catch (error) {
       this.#bytes -= bytes;
       this.#admitNext();
@@ -96,12 +96,12 @@ export class Budget {
     return new Promise((resolve) => this.#released.push(resolve));
   }
 
-  async #admitted(bytes: number, limitMs: number): Promise<void> {
+  async #admitted(bytes: number, limitMs: number, deadlineOf?: DeadlineOf): Promise<void> {
     const { promise, resolve: admit } = Promise.withResolvers<void>();
     const entry: Waiting = { bytes, admit };
     this.#waiting.push(entry);
     try {
-      await withDeadline(this.#world, promise, limitMs, 'Waiting for space in the write buffer');
+      await withDeadline(this.#world, promise, limitMs, 'Waiting for space in the write buffer', deadlineOf);
     } catch (error) {
       const index = this.#waiting.indexOf(entry);
       // Admitted in the same tick in which its time limit passed: the bytes are returned.

@@ -1,23 +1,18 @@
-import { ServiceError } from '../../base/errors.ts';
+import { LruMap } from '../../base/bounded-map.ts';
 import type { World } from '../../base/world.ts';
 import { NEW_FILES_BYTES_MAX } from '../../wire/new-files.ts';
 import { NEW_FILES_MAX } from '../../wire/request-limits.ts';
-import type { CreateOutcome, DelegationBackend, InodeNumbers, NewFile } from '../backend.ts';
+import type { CreateOutcome, DelegationBackend, NewFile } from '../backend.ts';
+import { type InodeNumber, NumberPool } from './number-pool.ts';
 import { SendQueue } from './send-queue.ts';
 
 const REQUESTS_MAX = 4;
 /** Contents of this size do not wait for others: a shared request would save little. */
 const OWN_REQUEST_BYTES = 128 * 1024;
-const NUMBERS_AT_A_TIME = 512;
-const NUMBERS_LEFT_MIN = 128;
-/** Numbers are not used this shortly before they expire. */
-const MARGIN_MS = 60_000;
-/** After a refusal, as by a server of an earlier release, numbers are not requested with each file. */
-const REFUSED_MS = 1_000;
-
-function isFull(error: Error): boolean {
-  return error instanceof ServiceError && error.code === 'no-space';
-}
+/** Classes of directories whose numbers are kept. */
+const POOLS_MAX = 64;
+/** The class of the volume. */
+const OF_VOLUME = 0;
 
 interface Waiting {
   readonly parent: number;
@@ -28,18 +23,10 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
-/** A number for a new file, and the server that creates it. */
-export interface InodeNumber {
-  readonly inode: number;
-  readonly server: string;
-  /** The server also takes the contents of a file that already has its name. */
-  readonly takesNamed: boolean;
-}
-
 /** While a request is under way the next files gather and share a request, unless they have many bytes. */
 export class Creates {
   readonly #world: World;
-  readonly #backend: Pick<DelegationBackend, 'createWithContents' | 'reserve' | 'reservingServer'>;
+  readonly #backend: Pick<DelegationBackend, 'createWithContents' | 'reserve' | 'reserving'>;
   readonly #failed: (error: unknown) => void;
   readonly #queue = new SendQueue<Waiting>({
     requestsMax: REQUESTS_MAX,
@@ -50,13 +37,12 @@ export class Creates {
     isAlike: (one, other) => one.server === other.server,
     send: (batch) => this.#sendBatch(batch),
   });
-  #numbers: (InodeNumbers & { readonly next: number }) | null = null;
-  #isReserving = false;
-  #refusedMs = Number.NEGATIVE_INFINITY;
+  /** By the directory whose placement class the files have. */
+  readonly #pools = new LruMap<number, NumberPool>(POOLS_MAX);
 
   constructor(
     world: World,
-    backend: Pick<DelegationBackend, 'createWithContents' | 'reserve' | 'reservingServer'>,
+    backend: Pick<DelegationBackend, 'createWithContents' | 'reserve' | 'reserving'>,
     failed: (error: unknown) => void,
   ) {
     this.#world = world;
@@ -64,25 +50,30 @@ export class Creates {
     this.#failed = failed;
   }
 
-  /** Reserves inode numbers if few are left, if they expire soon, or if the catalog has another primary. */
+  /** Reserves numbers for files of the volume's class, if few are left. */
   prepare(): void {
-    const numbers = this.#numbers;
-    const isGood =
-      numbers !== null &&
-      numbers.next < numbers.first + numbers.count &&
-      this.#world.nowMs() < numbers.untilMs - MARGIN_MS &&
-      numbers.server === this.#backend.reservingServer();
-    if (!isGood) this.#numbers = null;
-    if (!isGood || numbers.first + numbers.count - numbers.next <= NUMBERS_LEFT_MIN) this.#reserve();
+    this.#poolOf(OF_VOLUME).prepare();
   }
 
-  /** Takes a reserved number; null if none is available yet. */
-  takeNumber(): InodeNumber | null {
-    this.prepare();
-    const numbers = this.#numbers;
-    if (numbers === null) return null;
-    this.#numbers = { ...numbers, next: numbers.next + 1 };
-    return { inode: numbers.next, server: numbers.server, takesNamed: numbers.named === true };
+  /**
+   * Takes a reserved number; null if none is available yet.
+   * @param placement the directory whose placement class the file will have; absent: the volume's
+   */
+  takeNumber(placement = OF_VOLUME): InodeNumber | null {
+    return this.#poolOf(placement).take();
+  }
+
+  #poolOf(placement: number): NumberPool {
+    const known = this.#pools.get(placement);
+    if (known !== undefined) return known;
+    const pool = new NumberPool({
+      world: this.#world,
+      reserve: (count) => this.#backend.reserve(count, placement === OF_VOLUME ? undefined : placement),
+      reserving: () => this.#backend.reserving(),
+      failed: this.#failed,
+    });
+    this.#pools.set(placement, pool);
+    return pool;
   }
 
   /** Sends a file, perhaps with others. @returns the outcome. @throws if it is unknown */
@@ -114,34 +105,7 @@ export class Creates {
     }
   }
 
-  /** Numbers determine the servers of files: after a failure others are reserved. @param outcome null if unknown */
   #checkNumbers({ inode }: NewFile, outcome: CreateOutcome | null): void {
-    const numbers = this.#numbers;
-    // Its numbers have been replaced since.
-    if (numbers === null || inode < numbers.first || inode >= numbers.first + numbers.count) return;
-    if (outcome?.kind === 'created') {
-      if (outcome.renew === true) this.#reserve();
-    } else if (outcome?.kind !== 'refused' || isFull(outcome.error)) {
-      this.#numbers = null;
-    }
-  }
-
-  #reserve(): void {
-    if (this.#isReserving || this.#world.nowMs() - this.#refusedMs < REFUSED_MS) return;
-    this.#isReserving = true;
-    this.#backend
-      .reserve(NUMBERS_AT_A_TIME)
-      .then(
-        (numbers) => {
-          this.#numbers = { ...numbers, next: numbers.first };
-        },
-        (error: unknown) => {
-          this.#refusedMs = this.#world.nowMs();
-          this.#failed(error);
-        },
-      )
-      .finally(() => {
-        this.#isReserving = false;
-      });
+    for (const [, pool] of this.#pools.entries()) pool.check(inode, outcome);
   }
 }

@@ -48,7 +48,7 @@ export class DirectoryOps {
   readonly #parts: DirectoryParts;
   readonly #delegations: DelegatedDirectories;
 
-  constructor(parts: DirectoryParts, { streakMs = 0, waitMsMax = WAIT_MS_MAX }: UnlinkOptions) {
+  constructor(parts: DirectoryParts, { streakMs = 0, waitMsMax = WAIT_MS_MAX, deadlineOf }: UnlinkOptions) {
     const { world, backend, delegation, cache, pending, log, late, changed } = parts;
     this.#parts = parts;
     this.#delegations = cache.delegations;
@@ -68,7 +68,7 @@ export class DirectoryOps {
         },
         changed,
       },
-      waitMsMax,
+      ...([waitMsMax, deadlineOf] as const),
     );
     const flushUnlinks = (scope: FlushScope): Promise<void> =>
       this.unlinks.flush(scope, Number.POSITIVE_INFINITY);

@@ -5,8 +5,9 @@ import type { Attributes, CreateOutcome, FileSystemBackend, NewFile, Owner } fro
 import { namedInode } from '../metadata/delegated-directories.ts';
 import { inheritsGroup } from '../metadata/inodes.ts';
 import type { Place } from '../place.ts';
-import { Creates, type InodeNumber } from './creates.ts';
+import { Creates } from './creates.ts';
 import type { DirectoryOps, DirectoryParts } from './directory-ops.ts';
+import type { InodeNumber } from './number-pool.ts';
 import { FLUSH_ALL } from './pending-ops.ts';
 import { UncommittedFile, type UncommittedFileParts } from './uncommitted-file.ts';
 import { emptyFile } from './uncommitted-files.ts';
@@ -83,7 +84,7 @@ export class NewFiles {
     const directory = this.#parts.cache.delegations.of(parent);
     const isPlain = directory?.attributes.xattrs === 0 && directory.attributes.flags === undefined;
     if (!this.#isPossible || !isPlain || this.#parts.cache.delegations.stateOf(place) !== 'free') return null;
-    const number = this.#creates.takeNumber();
+    const number = this.#creates.takeNumber(directory.attributes.placement);
     if (number === null) return null;
     this.#parts.delegation.markUsed();
     const inherits = inheritsGroup(directory.attributes);
@@ -106,7 +107,7 @@ export class NewFiles {
     const { uid, gid, umask = 0 } = owner;
     const directory = this.#parts.cache.delegations.of(place.parent);
     if (!this.#isPossible || this.#isLimited || directory?.attributes.xattrs !== 0) return null;
-    const number = this.#creates.takeNumber();
+    const number = this.#creates.takeNumber(directory.attributes.placement);
     if (number?.takesNamed !== true) return null;
     this.#parts.delegation.markUsed();
     const atNs = String(nowNs(this.#parts.world));

@@ -3,6 +3,8 @@ import { nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
 import { UNLINKS_MAX } from '../../wire/request-limits.ts';
 import type { DelegationBackend, FencedName, UnlinkedName, UnlinkOutcome } from '../backend.ts';
+import { type DeadlineOf, withDeadline } from '../deadline.ts';
+import { messageOf } from '../errno.ts';
 import { type Place, placeKey } from '../place.ts';
 import { BUDGET_SHARES, type Budget } from './budget.ts';
 import type { ErrorSequence } from './error-sequence.ts';
@@ -37,6 +39,7 @@ export interface UnlinkOptions {
   /** The longest pause in a streak, whose unlinks may become pending (docs/design/mount.md, "Asynchronous unlink"). */
   readonly streakMs?: number;
   readonly waitMsMax?: number;
+  readonly deadlineOf?: DeadlineOf;
   readonly late?: (error: LateError) => void;
   /** Resolves when the kernel has dropped the attributes of directories whose pending changes have an outcome. */
   readonly changed?: (directories: readonly number[]) => Promise<void>;
@@ -64,6 +67,7 @@ export class Unlinks implements PendingKind {
   readonly #backend: Pick<DelegationBackend, 'unlink'>;
   readonly #events: UnlinkEvents;
   readonly #waitMsMax: number;
+  readonly #deadlineOf: DeadlineOf | undefined;
   readonly #pending = new Map<string, Pending>();
   /** Unlinks with an outcome, while the kernel drops the attributes of their directories. */
   #ending: readonly Pending[] = [];
@@ -80,6 +84,7 @@ export class Unlinks implements PendingKind {
     backend: Pick<DelegationBackend, 'unlink'>,
     events: UnlinkEvents,
     waitMsMax: number,
+    deadlineOf?: DeadlineOf,
   ) {
     this.#world = world;
     this.#budget = pending.budget.share(BUDGET_SHARES.unlink);
@@ -93,6 +98,7 @@ export class Unlinks implements PendingKind {
     this.#backend = backend;
     this.#events = events;
     this.#waitMsMax = waitMsMax;
+    this.#deadlineOf = deadlineOf;
   }
 
   get isEmpty(): boolean {
@@ -186,10 +192,12 @@ export class Unlinks implements PendingKind {
   }
 
   async #bounded(work: Promise<unknown>): Promise<void> {
-    const { promise: late, reject } = Promise.withResolvers<never>();
-    const why = `The cluster has not answered pending unlinks within ${this.#waitMsMax} ms`;
-    const timer = this.#world.after(this.#waitMsMax, () => reject(new ServiceError('no-majority', why)));
-    await Promise.race([work, late]).finally(() => timer.cancel());
+    const [limitMs, deadlineOf] = [this.#waitMsMax, this.#deadlineOf];
+    await withDeadline(this.#world, work, limitMs, 'The answer to pending unlinks', deadlineOf).catch(
+      (late) => {
+        throw new ServiceError('no-majority', messageOf(late));
+      },
+    );
   }
 
   /** Sends a batch. Records its outcomes; waits until the kernel has dropped the attributes; then ends the flushes. */

@@ -2,7 +2,7 @@ import { assert } from '../../base/assert.ts';
 import { makeUnreleasable, releaseMemory } from '../../base/releasable-memory.ts';
 import type { Timer, World } from '../../base/world.ts';
 import type { FileState } from '../backend.ts';
-import { withDeadline } from '../deadline.ts';
+import { type DeadlineOf, withDeadline } from '../deadline.ts';
 import { ErrnoError } from '../errno.ts';
 import type { Budget } from './budget.ts';
 import { CHUNK_BYTES_MAX, type Chunk, Chunks } from './chunks.ts';
@@ -39,6 +39,7 @@ export interface WriteBehindOptions {
   readonly budget: Budget;
   /** Bounds each write call, and each request. */
   readonly limitMs: number;
+  readonly deadlineOf?: DeadlineOf;
 }
 
 /**
@@ -108,7 +109,7 @@ export class WriteBehind {
     if (this.#budget.tryReserve(bytes)) return;
     const before = this.#failure;
     this.#completeChunk();
-    await this.#budget.reserve(bytes, this.#options.limitMs);
+    await this.#budget.reserve(bytes, this.#options.limitMs, this.#options.deadlineOf);
     // The space came from dropped chunks: bytes that follow them must not be written.
     if (this.#failure !== null && this.#failure !== before) {
       this.#budget.release(bytes);
@@ -211,12 +212,12 @@ export class WriteBehind {
     }
     this.#inFlightCount++;
     this.#inFlightBytes += bytes;
-    const { world, limitMs } = this.#options;
+    const { world, limitMs, deadlineOf } = this.#options;
     const sentMs = world.nowMs();
     const parts = chunks.flatMap((chunk) => chunk.buffers);
     try {
       const written = this.#requestWrite(chunks);
-      this.#options.acknowledged(await withDeadline(world, written, limitMs, 'A write'));
+      this.#options.acknowledged(await withDeadline(world, written, limitMs, 'A write', deadlineOf));
       // Only after success: a failed request may still be reading them.
       for (const part of parts) releaseMemory(part);
     } catch (error) {

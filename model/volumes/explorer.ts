@@ -1,9 +1,27 @@
-/** Explores all states of a configuration breadth first, so that a counter-example is a shortest one. */
-import { isResolved, violationOf } from './properties.ts';
-import { rootSteps } from './root-catalog.ts';
-import { serverSteps } from './servers.ts';
-import { type Configuration, initialState, type State, type Step } from './state.ts';
-import { catalogSteps } from './volume-catalog.ts';
+/** Explores all states of a protocol breadth first, so that a counter-example is a shortest one. */
+
+/** Who takes a step: only `protocol` steps happen without people, clients and faults. */
+export type StepKind = 'user' | 'client' | 'protocol' | 'fault';
+
+export interface StepTo<State> {
+  readonly kind: StepKind;
+  readonly text: string;
+  readonly next: State;
+  /** A property that the step itself violates. */
+  readonly violation?: string;
+}
+
+/** A protocol in a configuration. */
+export interface Search<State> {
+  readonly initial: State;
+  steps(state: State): Iterable<StepTo<State>>;
+  /** @returns which property the state violates; null if none */
+  violationOf(state: State): string | null;
+  /** Whether nothing is half done. */
+  isResolved(state: State): boolean;
+  /** @returns the same text for equal states */
+  nameOf(state: State): string;
+}
 
 export type Outcome =
   /** All reachable states are good, and each can still reach a resolved one by steps of the protocol alone. */
@@ -25,13 +43,12 @@ interface Visited {
 }
 
 /** @param statesMax a larger search is cut short */
-export function explore(configuration: Configuration, statesMax: number): Finding {
-  const names = new StateNames();
+export function explore<State>(search: Search<State>, statesMax: number): Finding {
+  const { initial: first } = search;
   const visited: Visited[] = [{ from: -1, text: 'start' }];
-  const first = initialState(configuration);
-  const known = new Map<string, number>([[names.nameOf(first), 0]]);
+  const known = new Map<string, number>([[search.nameOf(first), 0]]);
   const protocol: number[][] = [[]];
-  const resolved: boolean[] = [isResolved(first)];
+  const resolved: boolean[] = [search.isResolved(first)];
   const reached = new Set<string>();
   const finding = (outcome: Outcome): Finding => ({ outcome, states: visited.length, reached });
   const counterExample = (why: string, last: number, ...more: string[]): Finding =>
@@ -41,18 +58,18 @@ export function explore(configuration: Configuration, statesMax: number): Findin
   while (frontier.length > 0) {
     const next: typeof frontier = [];
     for (const { state, index } of frontier) {
-      for (const step of stepsOf(state, configuration)) {
+      for (const step of search.steps(state)) {
         reached.add(kindOfText(step.text));
-        const why = step.violation ?? violationOf(step.next);
+        const why = step.violation ?? search.violationOf(step.next);
         if (why !== null) return counterExample(why, index, step.text);
-        const name = names.nameOf(step.next);
+        const name = search.nameOf(step.next);
         let to = known.get(name);
         if (to === undefined) {
           to = visited.length;
           known.set(name, to);
           visited.push({ from: index, text: step.text });
           protocol.push([]);
-          resolved.push(isResolved(step.next));
+          resolved.push(search.isResolved(step.next));
           next.push({ state: step.next, index: to });
         }
         if (step.kind === 'protocol') protocol[to]?.push(index);
@@ -65,12 +82,6 @@ export function explore(configuration: Configuration, statesMax: number): Findin
   return stuck === null
     ? finding({ kind: 'verified' })
     : counterExample('No step of the protocol leads to a resolved state any more', stuck);
-}
-
-export function* stepsOf(state: State, configuration: Configuration): Generator<Step> {
-  yield* rootSteps(state, configuration);
-  yield* catalogSteps(state, configuration);
-  yield* serverSteps(state, configuration);
 }
 
 function stepsTo(visited: readonly Visited[], last: number): string[] {
@@ -97,29 +108,4 @@ function firstStuck(before: readonly (readonly number[])[], resolved: readonly b
 
 function kindOfText(text: string): string {
   return text.replace(/\d+|\b[A-F]+\b/g, '_');
-}
-
-/** Short names of states: equal parts of different states have equal numbers. */
-class StateNames {
-  readonly #byText = new Map<string, number>();
-  readonly #byValue = new WeakMap<object, number>();
-
-  nameOf(state: State): string {
-    const { root, rootDisk, rootEpoch, servers, replicas, active, late, left, given, dead, dropped } = state;
-    const parts = [root, rootDisk, late, left, given, dropped].map((part) => this.#numberOf(part));
-    for (const server of servers) parts.push(this.#numberOf(server));
-    for (const row of replicas) for (const replica of row) parts.push(this.#numberOf(replica));
-    return `${rootEpoch} ${active} ${dead} ${parts.join(' ')}`;
-  }
-
-  #numberOf(value: object | null): number {
-    if (value === null) return -1;
-    const known = this.#byValue.get(value);
-    if (known !== undefined) return known;
-    const text = JSON.stringify(value);
-    const number = this.#byText.get(text) ?? this.#byText.size;
-    this.#byText.set(text, number);
-    this.#byValue.set(value, number);
-    return number;
-  }
 }

@@ -2,7 +2,7 @@
  * Checks the model of volumes' catalogs; see `--help`. Exit codes: 0 all as expected, 1 not, 2 wrong command line.
  */
 import { parseArgs } from 'node:util';
-import { explore, type Finding } from './explorer.ts';
+import type { Finding } from './explorer.ts';
 import { VARIANTS, type Variant } from './volume-variants.ts';
 
 /** A larger search is cut short: some hundred bytes a state. */
@@ -36,7 +36,7 @@ function resultText({ outcome }: Finding): string {
 function checkAll(variants: readonly Variant[], showsSteps: boolean): boolean {
   let good = true;
   for (const variant of variants) {
-    const finding = explore(variant.configuration, STATES_MAX);
+    const finding = variant.explore(STATES_MAX);
     const surprise = isExpected(variant, finding) ? '' : ', NOT AS EXPECTED';
     good &&= surprise === '';
     const states = String(finding.states).padStart(8);

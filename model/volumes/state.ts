@@ -1,5 +1,7 @@
 /** What the model of volumes' catalogs consists of; README.md says what is abstracted. */
 
+import type { StepTo } from './explorer.ts';
+
 /** A set of servers, as bits. */
 export type Servers = number;
 
@@ -126,16 +128,7 @@ export interface State {
   readonly dropped: readonly (readonly number[])[];
 }
 
-/** Who takes a step: only `protocol` steps happen without people, clients and faults. */
-export type StepKind = 'user' | 'client' | 'protocol' | 'fault';
-
-export interface Step {
-  readonly kind: StepKind;
-  readonly text: string;
-  readonly next: State;
-  /** A property that the step itself violates. */
-  readonly violation?: string;
-}
+export type Step = StepTo<State>;
 
 /** Rules that a planted mistake turns off. */
 export type Rule =

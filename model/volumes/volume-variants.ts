@@ -1,4 +1,7 @@
+import { explore, type Finding } from './explorer.ts';
 import type { Budget, Configuration, Rule } from './state.ts';
+import { type MoveConfiguration, type MoveRule, moveSearch } from './volume-move.ts';
+import { volumeSearch } from './volume-search.ts';
 
 /** A search with a known result. */
 export interface Variant {
@@ -7,8 +10,15 @@ export interface Variant {
   readonly expectation: 'verified' | 'counter-example';
   /** `quick`: seconds at most; `deep`: minutes. */
   readonly effort: 'quick' | 'deep';
-  readonly configuration: Configuration;
   readonly about: string;
+  /** Rules that are turned off. */
+  readonly without: ReadonlySet<Rule | MoveRule>;
+  explore(statesMax: number): Finding;
+}
+
+/** A variant of the protocols without moves of volumes. */
+interface VolumeVariant extends Variant {
+  readonly configuration: Configuration;
 }
 
 type Shape = Pick<Configuration, 'serverCount' | 'members' | 'oneName' | 'laggards'>;
@@ -25,12 +35,19 @@ const MOVED: Shape = { serverCount: 3, members: [0b011, 0b110], oneName: false, 
 
 const NONE: ReadonlySet<Rule> = new Set();
 
-function verified(name: string, about: string, shape: Shape, budgets: Budgets): Variant {
-  const configuration: Configuration = { ...shape, budgets, without: NONE };
-  return { name, expectation: 'verified', effort: 'quick', configuration, about };
+function ofVolumes(
+  configuration: Configuration,
+  variant: Pick<Variant, 'name' | 'expectation' | 'about'>,
+): VolumeVariant {
+  const search = (statesMax: number) => explore(volumeSearch(configuration), statesMax);
+  return { ...variant, effort: 'quick', configuration, without: configuration.without, explore: search };
 }
 
-function deep(name: string, about: string, shape: Shape, budgets: Budgets): Variant {
+function verified(name: string, about: string, shape: Shape, budgets: Budgets): VolumeVariant {
+  return ofVolumes({ ...shape, budgets, without: NONE }, { name, expectation: 'verified', about });
+}
+
+function deep(name: string, about: string, shape: Shape, budgets: Budgets): VolumeVariant {
   return { ...verified(name, about, shape, budgets), effort: 'deep' };
 }
 
@@ -98,20 +115,14 @@ const movePowerLoss = verified(
   },
 );
 
-const CORRECT: readonly Variant[] = [
+const CORRECT: readonly VolumeVariant[] = [
   ...[life, lostDisk, sameName, lateMessage, powerLoss, lostDiskNumbers, refusedRemoval, numbers, ranges],
   ...[drain, drainTwice, drainCreations, drainPrimaries, drainMoves, moves, movesBack, movePowerLoss],
 ];
 
-function planted({ configuration }: Variant, rule: Rule, about: string): Variant {
-  const broken: Configuration = { ...configuration, without: new Set([rule]) };
-  return {
-    name: `without-${rule}`,
-    expectation: 'counter-example',
-    effort: 'quick',
-    configuration: broken,
-    about,
-  };
+function planted({ configuration }: VolumeVariant, rule: Rule, about: string): Variant {
+  const broken = { ...configuration, without: new Set([rule]) };
+  return ofVolumes(broken, { name: `without-${rule}`, expectation: 'counter-example', about });
 }
 
 /** Each rule of the protocol, turned off. */
@@ -152,4 +163,50 @@ const DEEP: readonly Variant[] = [
   deep('move-deep', 'two moves, drain', MOVED, { ...WHOLE_DRAIN, move: 2 }),
 ];
 
-export const VARIANTS: readonly Variant[] = [...CORRECT, ...PLANTED, ...DEEP];
+function moved(
+  name: string,
+  about: string,
+  budgets: MoveConfiguration['budgets'],
+  broken?: MoveRule,
+): Variant {
+  const without: ReadonlySet<MoveRule> = new Set(broken === undefined ? [] : [broken]);
+  return {
+    name: broken === undefined ? name : `without-${broken}`,
+    expectation: broken === undefined ? 'verified' : 'counter-example',
+    ...{ effort: 'quick', about, without },
+    explore: (statesMax) => explore(moveSearch({ budgets, without }), statesMax),
+  };
+}
+
+const ONE = { move: 1, change: 1, retry: 1 };
+const CUT = { ...ONE, change: 2, 'power-loss': 1 };
+const AGAIN = { move: 2, abort: 1, change: 1, delay: 1 };
+const KEYED = { move: 1, keyed: 1, retry: 1 };
+const NUMBERED = { move: 1, numbered: 2, void: 1 };
+const CACHED = { move: 1, change: 1, cache: 1 };
+
+/** A volume of the root catalog gets a catalog of its own. */
+const VOLUME_MOVES: readonly Variant[] = [
+  moved('volume-move', 'a volume moves while it changes', { ...ONE, change: 2, cache: 1, check: 1 }),
+  moved('volume-move-power-loss', 'all lose power', CUT),
+  moved('volume-move-again', 'the move is aborted, and begins again; a message is late', AGAIN),
+  moved('volume-move-keyed', 'requests with a key are repeated', { ...KEYED, abort: 1, 'power-loss': 1 }),
+  moved('volume-move-numbered', 'files are created by reserved numbers', { ...NUMBERED, abort: 1, retry: 1 }),
+  moved('', 'a volume changes while its rows are copied', { ...ONE }, 'frozen-waits'),
+  moved('', 'rows are copied before the freeze is durable', CUT, 'freeze-flushed'),
+  moved('', 'the root counts on a copy that a loss of power can undo', CUT, 'copy-flushed'),
+  moved('', 'servers act on a move that a loss of power can undo', { ...CUT, abort: 1 }, 'moved-flushed'),
+  moved('', 'a client caches what changes elsewhere', CACHED, 'caches-end'),
+  moved('', 'the new catalog serves once it has all rows', { ...ONE, abort: 1 }, 'ready-serves'),
+  moved('', 'a move that has ended is aborted', { ...ONE, abort: 1 }, 'abort-before-moved'),
+  moved('', 'a report of an aborted move counts for the next one', AGAIN, 'report-names-catalog'),
+  moved('', 'a late page is imported again', { move: 1, change: 2, delay: 1 }, 'pages-in-order'),
+  moved('', 'a repeated command is refused before its outcome is looked up', ONE, 'outcomes-first'),
+  moved('', 'servers repeat a command in the catalog that their list names', ONE, 'retries-stay'),
+  moved('', 'the new catalog does not know requests with a key', KEYED, 'keys-move'),
+  moved('', 'reserved numbers stay at the root', NUMBERED, 'reserved-move'),
+  moved('', 'numbers are voided while they are copied', NUMBERED, 'voids-wait'),
+  moved('', 'the root answers that moved inodes do not exist', { move: 1, check: 1 }, 'moved-is-elsewhere'),
+];
+
+export const VARIANTS: readonly Variant[] = [...CORRECT, ...PLANTED, ...VOLUME_MOVES, ...DEEP];

@@ -42,6 +42,8 @@ export class CatalogHolder implements CatalogService {
   #opening: Promise<CatalogReplica> | null = null;
   /** Calls that wait for the replica here; they fail once it is known to be no member. */
   readonly #rejectWaiting = new Set<(error: Error) => void>();
+  /** Why the replica here could not be opened; null if that did not fail. */
+  #failure: string | null = null;
 
   constructor(parts: CatalogHolderParts) {
     this.#parts = parts;
@@ -51,10 +53,24 @@ export class CatalogHolder implements CatalogService {
     this.#opening ??= this.#parts.open();
     try {
       this.#replica = await this.#opening;
+      this.#failure = null;
     } catch (error) {
       this.#opening = null;
+      this.#failure = error instanceof Error ? error.message : String(error);
       throw error;
     }
+  }
+
+  /** The replica here is closed: calls fail with `not-primary`, as at a server that is no member. */
+  replicaClosed(): void {
+    this.#replica = null;
+    this.#opening = null;
+    this.#refuseWaiting();
+  }
+
+  /** Why the replica here cannot be used; null if it can, or there is none. */
+  get failure(): string | null {
+    return this.#failure;
   }
 
   view(): View | null {
@@ -76,7 +92,11 @@ export class CatalogHolder implements CatalogService {
   knownViewChanged(): void {
     if (this.#replica === null || this.#isMember(this.#replica)) return;
     this.#parts.notMember();
-    for (const reject of [...this.#rejectWaiting]) reject(noReplicaError());
+    this.#refuseWaiting();
+  }
+
+  #refuseWaiting(): void {
+    for (const reject of [...this.#rejectWaiting]) reject(noReplicaError(null));
   }
 
   execute(request: CommandRequest, maker?: CreationListener): Promise<CommandResults[Command['kind']]> {
@@ -132,7 +152,7 @@ export class CatalogHolder implements CatalogService {
   /** Calls the replica here. Fails at once if it is no member, and early if it learns that it is no longer one. */
   #ask<Value>(work: (service: CatalogService) => Promise<Value>): Promise<Value> {
     const replica = this.#replica;
-    if (replica === null || !this.#isMember(replica)) return Promise.reject(noReplicaError());
+    if (replica === null || !this.#isMember(replica)) return Promise.reject(noReplicaError(this.#failure));
     return new Promise((resolve, reject) => {
       this.#rejectWaiting.add(reject);
       work(replica.service)
@@ -148,6 +168,8 @@ function damagedError(cause: unknown): ServiceError {
   return new ServiceError('not-primary', why, {}, { cause });
 }
 
-function noReplicaError(): ServiceError {
-  return new ServiceError('not-primary', 'This server has no catalog replica: ask another server');
+/** @param failure why the replica here could not be opened; null if there is none */
+function noReplicaError(failure: string | null): ServiceError {
+  const why = failure === null ? 'has no catalog replica' : `cannot use its catalog replica (${failure})`;
+  return new ServiceError('not-primary', `This server ${why}: ask another server`);
 }

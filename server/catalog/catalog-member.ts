@@ -1,8 +1,5 @@
-import { existsSync } from 'node:fs';
-import path from 'node:path';
 import type { Logger } from 'pino';
-import { CATALOG_CELL, type CellId, type FileId, type ServerId } from '../../base/ids.ts';
-import type { World } from '../../base/world.ts';
+import { CATALOG_CELL, catalogOfCell, type FileId, type ServerId } from '../../base/ids.ts';
 import type { VolumeInfo } from '../../wire/catalog-api.ts';
 import type { LeaseDriver } from '../drivers/lease-driver.ts';
 import { ReplicaDriver } from '../drivers/replica-driver.ts';
@@ -12,13 +9,13 @@ import { SUCCESSION_MS_MAX } from '../file/succession.ts';
 import { succeedsWithin } from '../process/bounded.ts';
 import type { Clock } from '../process/clock.ts';
 import type { Placement } from '../process/placement.ts';
-import { CatalogStore } from '../storage/catalog-store.ts';
-import type { DataFolder } from '../storage/data-folder.ts';
+import type { CatalogStore } from '../storage/catalog-store.ts';
 import { isCorruption } from '../storage/failures.ts';
-import type { FileOps } from '../storage/file-ops.ts';
-import type { MetricsRegistry } from '../telemetry/metrics.ts';
+import { type CatalogDisk, openCatalog } from './catalog-disk.ts';
 import { CatalogHolder, type CatalogReplica } from './catalog-holder.ts';
+import type { CatalogMetrics } from './catalog-metrics.ts';
 import { CatalogReplacement } from './catalog-replacement.ts';
+import type { CatalogRow } from './catalog-rows.ts';
 import { LocalCatalogService } from './catalog-service.ts';
 import { CatalogSubject } from './catalog-subject.ts';
 import { Recaller } from './recaller.ts';
@@ -31,26 +28,6 @@ const STOP_MS_MAX = 2_000;
 /** Longest wait for clients to drop their caches; the next primary waits for the rest. */
 const FORGET_MS_MAX = 500;
 
-const DATABASE = 'catalog.db';
-/** Catalogs of volumes have a folder each, named by their cells; the root catalog is at the top of the data folder. */
-const CATALOGS = 'catalogs';
-
-export interface CatalogDisk {
-  readonly cell: CellId;
-  readonly self: ServerId;
-  /** The members of the catalog if the folder has none. */
-  readonly members: readonly ServerId[];
-  readonly world: World;
-  readonly folder: DataFolder;
-  readonly fileOps: FileOps;
-  knownView(): { readonly number: number; readonly members: readonly ServerId[] };
-  diskFailed(reason: string): void;
-  /** Bound of the log of recent operations. */
-  readonly logBytesMax: number;
-  /** Reads a whole copy of the catalog. @returns the first damage, or null */
-  checkDatabase(file: string): Promise<string | null>;
-}
-
 export interface CatalogMemberParts extends CatalogDisk {
   readonly store: CatalogStore | null;
   readonly cacheLeaseMsMax: number;
@@ -58,55 +35,22 @@ export interface CatalogMemberParts extends CatalogDisk {
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
-  readonly metrics: MetricsRegistry;
+  readonly metrics: CatalogMetrics;
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
   readonly placement: Placement;
   /** Called when the replica here is out of service because of a damaged page, and when it is in service again. */
   reportReplica(news: 'damaged' | 'replaced'): void;
   drawSession(): number;
+  /** Whether the list says that the catalog's volume is still in the root catalog, and moves here. */
+  isArriving(): boolean;
+  /** Called at the primary after each durable command: it may have changed the list of catalogs. */
+  listChanged(): void;
+  /** Of a volume's catalog, in the root catalog. @see CatalogSurvey.assertLost */
+  assertLost(catalog: CatalogRow): Promise<void>;
   isConnected(server: ServerId): boolean;
   commandsVersion(server: ServerId): number | null;
   settle(file: FileId, timeoutMs: number): Promise<unknown>;
-}
-
-/**
- * Opens the replica on the disk here, or creates an empty one in the newest known view if this server is a member: it
- * does not count until it is caught up if the member has lost its disk. @returns null if there is none
- */
-export async function openCatalogAtStart(disk: CatalogDisk): Promise<CatalogStore | null> {
-  const { members, self, folder, knownView } = disk;
-  const isMember = members.includes(self) || knownView().members.includes(self);
-  return isMember || existsSync(folder.file(databaseOf(disk))) ? openCatalog(disk) : null;
-}
-
-/** The folders that lead from the data folder to the catalog's. */
-function foldersOf({ cell }: CatalogDisk): readonly string[] {
-  return cell === CATALOG_CELL ? [] : [CATALOGS, String(cell)];
-}
-
-/** The path of the database in the data folder. */
-function databaseOf(disk: CatalogDisk): string {
-  return path.join(...foldersOf(disk), DATABASE);
-}
-
-function openCatalog(disk: CatalogDisk): Promise<CatalogStore> {
-  const { world, folder, fileOps, members, self } = disk;
-  const known = disk.knownView();
-  return CatalogStore.open({
-    world,
-    folder: folder.createFolder(...foldersOf(disk)),
-    // For a replica that is still empty.
-    view: known.members.includes(self) ? known : { number: 1, members },
-    startCounter: folder.startCounter,
-    powerLossStart: folder.powerLossStart,
-    mark: folder.mark(databaseOf(disk)),
-    thorough: folder.readsWhole,
-    failed: (reason) => disk.diskFailed(reason),
-    fileOps,
-    logBounds: { bytesMax: disk.logBytesMax },
-    checkDatabase: (file) => disk.checkDatabase(file),
-  });
 }
 
 /** The catalog on this server: its replica, if there is one, and the services that use it. */
@@ -115,6 +59,7 @@ export class CatalogMember {
   readonly #parts: CatalogMemberParts;
   #store: CatalogStore | null;
   #recaller: Recaller | null = null;
+  #uncount = (): void => undefined;
 
   constructor(parts: CatalogMemberParts) {
     this.#parts = parts;
@@ -135,9 +80,14 @@ export class CatalogMember {
     return this.#recaller;
   }
 
-  /** The volumes if this server is the catalog's primary; else none. */
+  /** The volumes if this server is the catalog's primary and the catalog serves; else none. */
   volumesAtPrimary(): readonly VolumeInfo[] {
-    if (this.#store === null || this.service.status().primary !== this.#parts.self) return [];
+    const { self, cell } = this.#parts;
+    if (this.#store === null || this.service.status().primary !== self || this.#parts.isArriving()) return [];
+    if (cell !== CATALOG_CELL) {
+      const { begun, closed } = this.#store.query({ kind: 'catalog-state' });
+      if (!begun || closed) return [];
+    }
     return this.#store.query({ kind: 'volumes' }).volumes;
   }
 
@@ -153,37 +103,54 @@ export class CatalogMember {
 
   /** This server shuts down: as primary, it ends its epoch and waits a while for the next primary. */
   async resign(): Promise<void> {
-    const { cell, host, lease, world } = this.#parts;
-    const driver = host.loaded(cell);
-    if (driver === null || driver.role !== 'active') return;
-    await succeedsWithin(world, this.#recaller?.close() ?? Promise.resolve(), FORGET_MS_MAX);
-    await succeedsWithin(world, driver.stop(), STOP_MS_MAX);
+    const { cell, lease, world } = this.#parts;
+    if (!(await this.#endEpoch())) return;
     lease.close(cell);
     lease.release(cell);
     await succeedsWithin(world, lease.heldElsewhere(cell), SUCCESSION_MS_MAX);
+  }
+
+  /** Takes the replica here out of service and closes its database; it can be opened again. */
+  async close(): Promise<void> {
+    const { cell, host, lease } = this.#parts;
+    await this.#endEpoch();
+    this.service.replicaClosed();
+    const driver = host.loaded(cell);
+    if (driver !== null) host.release(driver);
+    lease.close(cell);
+    // Not earlier: until here, this server may have acted as primary.
+    lease.release(cell);
+    this.#uncount();
+    this.#recaller = null;
+    const store = this.#store;
+    this.#store = null;
+    await store?.close();
+  }
+
+  /** As primary, has the clients drop their caches and ends the epoch, for a while each. @returns whether it was one */
+  async #endEpoch(): Promise<boolean> {
+    const { cell, host, world } = this.#parts;
+    const driver = host.loaded(cell);
+    if (driver === null || driver.role !== 'active') return false;
+    await succeedsWithin(world, this.#recaller?.close() ?? Promise.resolve(), FORGET_MS_MAX);
+    await succeedsWithin(world, driver.stop(), STOP_MS_MAX);
+    return true;
   }
 
   async #open(): Promise<CatalogReplica> {
     const { self, host, lease, placement, world, clock, wakes, log, metrics } = this.#parts;
     const store = this.#store ?? (await openCatalog(this.#parts));
     this.#store = store;
-    const bytes = metrics.counter(
-      'leasehold_catalog_copied_bytes_total',
-      "Bytes fetched of other servers' copies of the catalog",
-    );
-    const pages = metrics.counter(
-      'leasehold_catalog_compared_pages_total',
-      "Pages of other servers' copies of the catalog that were compared with those here",
-    );
     const subject = new CatalogSubject(store, (counts) => {
-      bytes.add(counts.bytesFetched);
-      pages.add(counts.pagesCompared);
+      metrics.copiedBytes.add(counts.bytesFetched);
+      metrics.comparedPages.add(counts.pagesCompared);
       log.info({ ...counts }, 'fetched a copy of the catalog: the pages that differed');
     });
     const driver = host.adopt((around) => new ReplicaDriver(this.#parts.cell, subject, around));
     const recaller = new Recaller({
       world,
       driver,
+      leavingInodes: () => subject.leavingInodes(),
       options: {
         leaseMsMax: this.#parts.cacheLeaseMsMax,
         sessionGrantsMax: CACHE_SESSION_GRANTS_MAX,
@@ -194,7 +161,9 @@ export class CatalogMember {
       metrics,
     });
     this.#recaller = recaller;
+    this.#uncount = metrics.addCaches(() => recaller.counts());
     const service = new LocalCatalogService({
+      catalog: catalogOfCell(this.#parts.cell),
       self,
       world,
       clock,
@@ -204,11 +173,14 @@ export class CatalogMember {
       recaller,
       metrics,
       operationTimeoutMs: this.#parts.operationTimeoutMs,
-      placement: (replicas, registered) => placement.choose(replicas, registered),
-      capacity: (registered) => placement.candidates(registered).length,
+      placement: (...wanted) => placement.choose(...wanted),
+      capacity: (...wanted) => placement.capacity(...wanted),
       isConnected: (server) => this.#parts.isConnected(server),
       commandsVersion: (server) => this.#parts.commandsVersion(server),
       settle: (file, timeoutMs) => this.#parts.settle(file, timeoutMs),
+      isArriving: () => this.#parts.isArriving(),
+      listChanged: () => this.#parts.listChanged(),
+      assertLost: (catalog) => this.#parts.assertLost(catalog),
     });
     const replacement = new CatalogReplacement({
       ...{ clock, wakes, log, lease, driver },

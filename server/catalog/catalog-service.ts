@@ -1,6 +1,6 @@
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
-import type { FileId, ServerId } from '../../base/ids.ts';
+import { type CatalogNumber, type FileId, ROOT_CATALOG, type ServerId } from '../../base/ids.ts';
 import { type Outcome, refusalOf } from '../../catalog/sessions.ts';
 import {
   COMMANDS_VERSION,
@@ -9,7 +9,9 @@ import {
   FENCES_VERSION,
   HOLES_VERSION,
   PLANS_VERSION,
+  VOLUME_MOVES_VERSION,
   withoutHoles,
+  withoutVolume,
 } from '../../catalog/versions.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
@@ -31,13 +33,18 @@ import type {
   QueryResults,
   ServerInfo,
 } from '../../wire/catalog-api.ts';
+import type { PlacementClass } from '../../wire/placement-class.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
+import { drawIncarnation } from '../process/incarnation.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../routing/primary-waiter.ts';
 import type { CatalogService, CatalogStatus, CreationListener } from '../routing/service-interfaces.ts';
-import type { Counter, MetricsRegistry } from '../telemetry/metrics.ts';
+import type { CatalogMetrics } from './catalog-metrics.ts';
+import type { CatalogRow } from './catalog-rows.ts';
 import type { CatalogSubject, Execution } from './catalog-subject.ts';
 import type { BlockedChange } from './client-caches.ts';
+import { Departures } from './departures.ts';
 import { MemberReads } from './member-reads.ts';
+import { NumberWindow } from './number-window.ts';
 import type { Recaller } from './recaller.ts';
 import { needsBarrier, WriteBarrier } from './write-barrier.ts';
 
@@ -61,16 +68,56 @@ const DURABLE_KINDS: ReadonlySet<Command['kind']> = new Set([
   'server-add',
   'server-state',
   'server-zone',
+  'server-label',
+  'set-placement',
+  'inherit-placement',
   'server-maintenance',
   'cluster-set',
   'server-remove',
   'set-replicas',
   'set-voters',
+  'catalog-create',
+  'catalog-report',
+  'catalog-begin',
+  'catalog-close',
+  'follow-servers',
+  'extend-numbers',
+  'junction-create',
+  'junction-remove',
+  'volume-attach',
+  'volume-detach',
+  'volume-move',
+  'volume-move-abort',
+  'volume-freeze',
+  'volume-number',
+  'catalog-import',
 ]);
-/** Commands that servers, not clients, send. Releases before `PLANS_VERSION` do not know them. */
-const SENT_BY_SERVERS: ReadonlySet<Command['kind']> = new Set(['plan-members', 'void-inodes']);
-/** While a member may not know these, servers send a command for each file instead. */
-const OF_MANY_FILES: ReadonlySet<Command['kind']> = new Set(['plan-files', 'follow-views']);
+/** What a catalog executes and answers while its volume moves to it. */
+const ARRIVAL: ReadonlySet<Command['kind'] | Query['kind']> = new Set([
+  'catalog-import',
+  'catalog-begin',
+  'catalog-close',
+  'catalog-state',
+  'volume-export',
+  'follow-servers',
+  'extend-numbers',
+]);
+const ARRIVAL_RETRY_MS = 100;
+type Seen = 'members' | 'members-until-plans' | 'servers' | 'servers-until-attached';
+/** Who must have been seen with the version of a command; for others, no connected member has an earlier one. */
+const SEEN_BEFORE: { readonly [Kind in Command['kind']]?: Seen } = {
+  // Servers send these. Releases before `PLANS_VERSION` do not know them.
+  'plan-members': 'members-until-plans',
+  'void-inodes': 'members-until-plans',
+  // While a member may not know these, servers send a command for each file instead.
+  'plan-files': 'members',
+  'follow-views': 'members',
+  // Servers of earlier releases do not find files of volumes with a catalog of their own.
+  'catalog-create': 'servers',
+  'volume-move': 'servers',
+  // Nor do they find paths through attached volumes. While one is attached, the root catalog registers none of them.
+  'volume-attach': 'servers-until-attached',
+};
 /** Commands that change attributes of which a file's creator may have acknowledged changes that it has not sent. */
 const UNSENT_ATTRIBUTES: ReadonlySet<Command['kind']> = new Set([
   'set-attributes',
@@ -115,14 +162,26 @@ interface WaitingCommand {
 }
 
 export interface CatalogServiceParts extends PrimaryWaiterParts {
+  readonly catalog: CatalogNumber;
   readonly driver: ReplicaDriver;
   readonly subject: CatalogSubject;
   readonly recaller: Recaller;
-  placement(replicas: number, servers: readonly ServerInfo[]): ServerId[];
+  placement(
+    replicas: number,
+    servers: readonly ServerInfo[],
+    required: PlacementClass,
+    loads?: ReadonlyMap<string, number>,
+  ): ServerId[];
   commandsVersion(server: ServerId): number | null;
+  /** @see CatalogMemberParts.isArriving */
+  isArriving?(): boolean;
+  /** @see CatalogMemberParts.listChanged */
+  listChanged?(): void;
+  /** @see CatalogSurvey.assertLost */
+  assertLost?(catalog: CatalogRow): Promise<void>;
   settle(file: FileId, timeoutMs: number): Promise<unknown>;
-  readonly metrics?: MetricsRegistry;
-  capacity?(servers: readonly ServerInfo[]): number;
+  readonly metrics?: Pick<CatalogMetrics, 'commands' | 'memberReads'>;
+  capacity?(servers: readonly ServerInfo[], required: PlacementClass): number;
 }
 
 /**
@@ -134,25 +193,37 @@ export class LocalCatalogService implements CatalogService {
   readonly #waiter: PrimaryWaiter;
   readonly #barrier: WriteBarrier;
   readonly #memberReads: MemberReads;
-  readonly #answered: Counter | undefined;
   #queue: WaitingCommand[] = [];
   #heldByBarrier: WaitingCommand[] = [];
   /** Number of commands that wait for recalls, outside the queue. */
   #recalling = 0;
   #executing = false;
+  readonly #departures: Departures;
+  /** Null in the root catalog, whose epochs have numbers of their own. */
+  readonly #window: NumberWindow | null;
   /** The version of commands that members were last seen with. No earlier release starts on their disks afterwards. */
   readonly #seenVersions = new Map<ServerId, number>();
-  readonly #memberChanges = new Set<readonly ServerId[]>();
 
   constructor(parts: CatalogServiceParts) {
     this.#parts = parts;
     this.#waiter = new PrimaryWaiter(parts);
     this.#memberReads = new MemberReads(parts);
-    this.#answered = parts.metrics?.counter(
-      'leasehold_catalog_commands_total',
-      'Catalog commands executed as primary, by kind and outcome',
-      ['kind', 'outcome'],
-    );
+    const { catalog, subject, driver, world } = parts;
+    this.#departures = new Departures({
+      ...{ catalog, world, driver },
+      view: () => this.#view,
+      servers: () => this.#servers(),
+    });
+    this.#window =
+      catalog === ROOT_CATALOG
+        ? null
+        : new NumberWindow({
+            numbers: () => subject.numbers(),
+            epoch: () => subject.record().installed.counter,
+            isPrimary: () => driver.isPrimary,
+            extend: (limit) => this.#extendNumbers(limit),
+            flush: () => this.#bounded(driver.flush()),
+          });
     this.#barrier = new WriteBarrier({
       world: parts.world,
       operationTimeoutMs: parts.operationTimeoutMs,
@@ -166,20 +237,39 @@ export class LocalCatalogService implements CatalogService {
     });
     parts.driver.onRole(() => {
       if (!this.#isPrimary()) this.#refuseQueued();
+      else void this.#pump();
     });
   }
 
   async execute(asked: CommandRequest, maker: CreationListener = NO_LISTENER): Promise<CommandResult> {
+    this.#assertServes(asked.command.kind);
     await this.#primary();
     const command = this.#asUnderstood(asked.command);
     const request = { ...asked, command };
     this.#assertUnderstood(command);
+    if (command.kind === 'volume-remove' && command.lost === true) await this.#assertLost(command.name);
     const execute = () => this.#enqueue(request, maker);
     const result = await (needsBarrier(command)
       ? this.#barrier.executeWhenSettled(command, execute)
       : execute());
-    if (DURABLE_KINDS.has(command.kind)) await this.#bounded(this.#parts.driver.flush());
+    if (!DURABLE_KINDS.has(command.kind)) return result;
+    this.#parts.listChanged?.();
+    await this.#bounded(this.#parts.driver.flush());
     return result;
+  }
+
+  /** Until the list says that the volume is here, the root catalog may still end the move and change the volume. */
+  #assertServes(kind: Command['kind'] | Query['kind']): void {
+    if (ARRIVAL.has(kind) || this.#parts.isArriving?.() !== true) return;
+    const text = `Catalog ${this.#parts.catalog} has no volume yet, as far as this server knows`;
+    throw new ServiceError('recovering', text, { retryAfterMs: ARRIVAL_RETRY_MS });
+  }
+
+  async #assertLost(volume: string): Promise<void> {
+    const { catalogs } = this.#parts.subject.query({ kind: 'catalogs' }) as QueryResults['catalogs'];
+    const listed = catalogs.find(({ name, state }) => name === volume && state !== 'removed');
+    // Numbers and ids in the list are valid: its commands have checked them.
+    if (listed !== undefined) await this.#parts.assertLost?.(listed as CatalogRow);
   }
 
   #enqueue(request: CommandRequest, maker: CreationListener): Promise<CommandResult> {
@@ -196,10 +286,16 @@ export class LocalCatalogService implements CatalogService {
     );
   }
 
-  /** Removes the count of holes from a `settle` while a member may run a release that does not know it. */
+  /** Removes what only adds to a command that servers send, while a member may run a release that does not know it. */
   #asUnderstood(command: Command): Command {
-    if (command.kind !== 'settle') return command;
-    return this.#notUpgraded(HOLES_VERSION).length === 0 ? command : withoutHoles(command);
+    switch (command.kind) {
+      case 'settle':
+        return this.#notUpgraded(HOLES_VERSION).length === 0 ? command : withoutHoles(command);
+      case 'reserve-inodes':
+        return this.#notUpgraded(VOLUME_MOVES_VERSION).length === 0 ? command : withoutVolume(command);
+      default:
+        return command;
+    }
   }
 
   /** Refuses a command that a known member cannot execute: its replica would fail. @throws ServiceError */
@@ -208,17 +304,40 @@ export class LocalCatalogService implements CatalogService {
     if (version === 1) return;
     const older = this.#thoseWithout(command, version);
     if (older.length === 0) return;
-    const runs = older.length === 1 ? `Server ${older[0]} runs` : `Servers ${older.join(', ')} run`;
+    const [who, run] =
+      older.length === 1 ? [`Server ${older[0]}`, 'runs'] : [`Servers ${older.join(', ')}`, 'run'];
+    const runs = SEEN_BEFORE[command.kind]?.startsWith('servers') ? 'may run' : run;
     throw new ServiceError(
       'precondition-failed',
-      `${runs} a release without the command "${command.kind}" (command version ${version}): upgrade first`,
+      `${who} ${runs} a release without the command "${command.kind}" (command version ${version}): upgrade first`,
       { outdated: older },
     );
   }
 
   #thoseWithout({ kind }: Command, version: number): readonly ServerId[] {
-    if (OF_MANY_FILES.has(kind)) return this.#notUpgraded(version);
-    return SENT_BY_SERVERS.has(kind) ? this.#withoutPlans() : this.#olderThan(version);
+    switch (SEEN_BEFORE[kind]) {
+      case 'members':
+        return this.#notUpgraded(version);
+      case 'members-until-plans':
+        return this.#withoutPlans();
+      case 'servers':
+        return this.#serversNotUpgraded(version);
+      case 'servers-until-attached':
+        return this.#hasAttached() ? this.#olderThan(version) : this.#serversNotUpgraded(version);
+      default:
+        return this.#olderThan(version);
+    }
+  }
+
+  #hasAttached(): boolean {
+    const { catalogs } = this.#parts.subject.query({ kind: 'catalogs' }) as QueryResults['catalogs'];
+    return catalogs.some(({ attached }) => attached !== undefined);
+  }
+
+  #serversNotUpgraded(version: number): readonly ServerId[] {
+    const present = this.#servers().flatMap(({ id, state }) => (state === 'out' ? [] : [id as ServerId]));
+    const all = new Set([...viewVoters(this.#view), ...present]);
+    return [...all].filter((server) => this.#seenVersion(server) < version);
   }
 
   /** Members that may run a release before plans: also unknown ones, unless the catalog has had a plan already. */
@@ -261,6 +380,7 @@ export class LocalCatalogService implements CatalogService {
   }
 
   async query(query: Query, exact = false): Promise<QueryResults[Query['kind']]> {
+    this.#assertServes(query.kind);
     if (!exact && this.#parts.driver.role === 'backup') {
       const answer = await this.#bounded(this.#memberReads.answer(query));
       if (answer !== null) return answer;
@@ -279,6 +399,7 @@ export class LocalCatalogService implements CatalogService {
     session: number,
     delegate = false,
   ): Promise<GrantedAnswer<QueryResults[Query['kind']]>> {
+    this.#assertServes(query.kind);
     await this.#primary();
     const { driver, subject, recaller } = this.#parts;
     const ask = (asked: Query) => subject.query(asked);
@@ -322,33 +443,13 @@ export class LocalCatalogService implements CatalogService {
     return found;
   }
 
-  /** @throws ServiceError `precondition-failed` if one of them was removed from the cluster */
+  /** @throws ServiceError `precondition-failed` if one of them is removed, or would join and leaves the cluster */
   async changeMembers(members: readonly ServerId[]): Promise<View> {
     await this.#primary();
-    const { driver, subject } = this.#parts;
-    const { servers } = subject.query({ kind: 'servers', counts: false }) as QueryResults['servers'];
-    const out = servers.find(({ id, state }) => state === 'out' && members.includes(id as ServerId));
-    if (out !== undefined)
-      throw new ServiceError('precondition-failed', `Server ${out.id} was removed from the cluster`);
-    // Nothing is awaited from here to the first step of the change: no removal comes between.
-    this.#memberChanges.add(members);
-    try {
-      return await driver.changeMembers(members);
-    } finally {
-      this.#memberChanges.delete(members);
-    }
-  }
-
-  /** The error for the removal of a server that is, or becomes, a member of the catalog; null for other commands. */
-  #removalRefusal(command: Command): ServiceError | null {
-    if (command.kind !== 'server-remove' || command.dead) return null;
-    const { id } = command;
-    const holders: readonly string[] = [...viewVoters(this.#view), ...[...this.#memberChanges].flat()];
-    if (!holders.includes(id)) return null;
-    return new ServiceError(
-      'precondition-failed',
-      `Server ${id} has a catalog replica, or will get one: drain it first, and wait until the catalog has moved`,
-    );
+    // A batch that is executed already may let a server go.
+    while (!this.#isReady) await this.#bounded(this.#changed());
+    this.#departures.assertMayBeMembers(members);
+    return this.#parts.driver.changeMembers(members);
   }
 
   status(): CatalogStatus {
@@ -359,6 +460,11 @@ export class LocalCatalogService implements CatalogService {
       ...{ primary, epoch: epoch.counter, seq, committedSeq, members: view.members },
       invitesQueries: this.#memberReads.invites,
     };
+  }
+
+  #servers(): readonly ServerInfo[] {
+    const query = { kind: 'servers', counts: false } as const;
+    return (this.#parts.subject.query(query) as QueryResults['servers']).servers;
   }
 
   get #view(): View {
@@ -373,33 +479,62 @@ export class LocalCatalogService implements CatalogService {
     return this.#waiter.primary(this.#parts.driver, 'the catalog', false);
   }
 
-  /** Resolves when a batch may be executed in the same tick, if this server is still the primary. */
-  async #ready(): Promise<void> {
+  /**
+   * Whether a batch may be executed now, if this server is the primary. A change of members has a position in the
+   * order, too: no batch is executed before it is applied, and none begins while a batch is executed. So both ask this
+   * last, and await nothing afterwards.
+   */
+  get #isReady(): boolean {
     const { driver, subject } = this.#parts;
-    for (;;) {
-      await subject.ready();
-      // A change of members has a position in the order, too: a batch is not executed before it is applied.
-      if (!driver.isPrimary || driver.orderedSeq === driver.status().seq) return;
-      await driver.nextChange();
-    }
+    return subject.isReady && (!driver.isPrimary || driver.orderedSeq === driver.status().seq);
+  }
+
+  /** Resolves when `#isReady` may have become true. */
+  async #changed(): Promise<void> {
+    const { driver, subject } = this.#parts;
+    await subject.ready();
+    if (!this.#isReady) await driver.nextChange();
   }
 
   async #pump(): Promise<void> {
     if (this.#executing) return;
     this.#executing = true;
     try {
-      while (this.#queue.length > 0) {
-        await this.#ready();
+      for (;;) {
+        await this.#window?.raiseAhead();
+        if (this.#queue.length === 0) return;
+        while (!this.#isReady) await this.#changed();
         if (!this.#isPrimary()) {
           this.#refuseQueued();
           return;
         }
         this.#holdBarred();
-        await this.#executeBatch(this.#takeBatch());
+        const batch = this.#takeBatch();
+        const missing = await this.#executeBatch(batch);
+        if (missing === null) continue;
+        try {
+          await this.#window?.raiseFor(missing);
+          this.#queue.unshift(...batch);
+        } catch (error) {
+          for (const waiting of batch) waiting.reject(error);
+        }
       }
     } finally {
       this.#executing = false;
     }
+  }
+
+  /** Executes the command by itself, between two batches. */
+  async #extendNumbers(limit: number): Promise<void> {
+    while (!this.#isReady) await this.#changed();
+    if (!this.#isPrimary()) return;
+    const command = { kind: 'extend-numbers', limit } as const;
+    const since = this.#parts.subject.record().seq;
+    const request = { session: drawIncarnation(this.#parts.world), number: 1, since, command };
+    await new Promise<CommandResult>((resolve, reject) => {
+      const waiting = this.#waitingCommand(request, 0, NO_LISTENER, resolve, reject);
+      void this.#executeBatch([waiting]);
+    });
   }
 
   /** Moves commands that the write barrier holds from the queue to `#held`. */
@@ -411,12 +546,12 @@ export class LocalCatalogService implements CatalogService {
     this.#queue = goes;
   }
 
-  /** Takes commands for one operation from the queue, as many as fit; one that needs the barrier is alone in it. */
+  /** Takes commands for one operation from the queue, as many as fit; some are alone in it. */
   #takeBatch(): WaitingCommand[] {
     let count = 0;
     let chars = 0;
     for (const waiting of this.#queue) {
-      if (needsBarrier(waiting.request.command)) {
+      if (isAlone(waiting.request.command)) {
         count = Math.max(1, count);
         break;
       }
@@ -427,33 +562,43 @@ export class LocalCatalogService implements CatalogService {
     return this.#queue.splice(0, count);
   }
 
-  async #executeBatch(batch: readonly WaitingCommand[]): Promise<void> {
+  /** @returns null; or how many numbers it needs, if fewer are below the flushed limit: then nothing is executed */
+  async #executeBatch(batch: readonly WaitingCommand[]): Promise<number | null> {
     const { subject, driver } = this.#parts;
     const nowNs = this.#parts.clock.wallNs();
     let execution: Execution;
+    let taken = 0;
     try {
       const [first] = batch;
-      if (first === undefined) return;
+      if (first === undefined) return null;
       if (needsBarrier(first.request.command)) this.#barrier.assertStill(first.request.command);
+      const before = this.#window?.next() ?? 0;
       execution = subject.execute(
         batch.map((waiting) => waiting.request),
         {
           nowNs,
-          placement: (replicas, servers) => this.#parts.placement(replicas, servers),
-          capacity: (servers) => this.#parts.capacity?.(servers) ?? Number.POSITIVE_INFINITY,
+          placement: (...wanted) => this.#parts.placement(...wanted),
+          capacity: (...wanted) => this.#parts.capacity?.(...wanted) ?? Number.POSITIVE_INFINITY,
           refusal: ({ cache, command }) =>
-            this.#parts.recaller.refusal(cache) ?? this.#removalRefusal(command),
+            this.#parts.recaller.refusal(cache) ?? this.#departures.refusal(command),
           membersVersion: this.#membersVersion,
+          seenVersion: (server) => this.#seenVersion(server as ServerId) || null,
         },
       );
+      if (this.#window !== null && execution.body !== null) taken = this.#window.next() - before;
     } catch (error) {
+      subject.abandon();
       for (const waiting of batch) waiting.reject(error);
-      return;
+      return null;
+    }
+    if (taken > 0 && this.#window?.covers(this.#window.next()) === false) {
+      subject.abandon();
+      return taken;
     }
     const changes = batch.map((waiting, place) =>
       this.#blockedChangeOf(waiting, execution.touched[place] ?? []),
     );
-    if (this.#setAside(batch, changes)) return;
+    if (this.#setAside(batch, changes)) return null;
     const all = { inodes: [...new Set(changes.flatMap(({ inodes }) => inodes))], owner: null };
     // Until the batch is committed, the inodes that it changes are granted to no client.
     this.#parts.recaller.block(all);
@@ -477,7 +622,7 @@ export class LocalCatalogService implements CatalogService {
         for (const file of making[place] ?? []) waiting.maker.notCreated(file);
         waiting.reject(error);
       }
-      return;
+      return null;
     } finally {
       this.#parts.recaller.release(all);
     }
@@ -485,13 +630,17 @@ export class LocalCatalogService implements CatalogService {
       const outcome = execution.outcomes[place];
       assert(outcome !== undefined, 'Every request has an outcome');
       const { kind } = waiting.request.command;
-      this.#answered?.add(1, { kind, outcome: outcome.kind === 'done' ? 'done' : outcome.code });
+      this.#parts.metrics?.commands.add(1, {
+        kind,
+        outcome: outcome.kind === 'done' ? 'done' : outcome.code,
+      });
       for (const file of making[place] ?? []) waiting.maker.created(file);
       if (outcome.kind === 'done') {
         this.#reportAccesses(waiting.request.command);
         waiting.resolve(this.#withAdditions(waiting, changes, place, outcome.result, nowNs));
       } else waiting.reject(refusalOf(outcome));
     }
+    return null;
   }
 
   #blockedChangeOf({ request }: WaitingCommand, touched: readonly number[]): BlockedChange {
@@ -624,6 +773,14 @@ export class LocalCatalogService implements CatalogService {
   #bounded<Value>(work: Promise<Value>): Promise<Value> {
     return this.#waiter.bounded(work, this.#view, 'the catalog');
   }
+}
+
+/**
+ * Commands alone in their batch: those that need the barrier, and those that begin or end a catalog. What comes after
+ * them is executed once they are committed: a batch that is undone for lack of numbers undoes neither.
+ */
+function isAlone(command: Command): boolean {
+  return needsBarrier(command) || command.kind === 'catalog-begin' || command.kind === 'catalog-close';
 }
 
 /**

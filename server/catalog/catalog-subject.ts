@@ -2,6 +2,7 @@ import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { NameChange } from '../../catalog/change-record.ts';
 import type { CommandContext } from '../../catalog/command.ts';
+import type { CatalogNumbers } from '../../catalog/inode-numbers.ts';
 import type { Outcome } from '../../catalog/sessions.ts';
 import { type Epoch, epochCompare, type Position, positionCompare } from '../../replica/epoch.ts';
 import type { Operation } from '../../replica/operation.ts';
@@ -69,12 +70,27 @@ export class CatalogSubject implements Subject {
     return this.#store.query(query);
   }
 
+  /** @see leavingInodes */
+  leavingInodes(): ((inode: number) => boolean) | null {
+    return this.#store.leavingInodes();
+  }
+
+  /** Where the catalog is in its inode numbers, after the open batch if there is one. */
+  numbers(): CatalogNumbers {
+    return this.#store.numbers();
+  }
+
   get changes(): CatalogChanges {
     return this.#store.changes;
   }
 
   changesBelow(directory: number, recursive: boolean, changes: readonly NameChange[]): TreeChange[] {
     return this.#store.changesBelow(directory, recursive, changes);
+  }
+
+  /** Whether a batch, or another change, may begin. */
+  get isReady(): boolean {
+    return this.#store.isReady;
   }
 
   ready(): Promise<void> {

@@ -167,6 +167,11 @@ export class ClientCaches {
     return session.recalls.size + session.reads.size > 0;
   }
 
+  /** Inodes of which clients have grants. */
+  granted(): number[] {
+    return [...this.#holders.keys()];
+  }
+
   isGranted(inode: number): boolean {
     return this.#holders.has(inode);
   }

@@ -13,9 +13,25 @@ const PERIOD_MS = 86_400_000;
 const LOOK_MS = 60_000;
 const LOGGED_MAX = 100;
 
+/** Lets the checks of all catalogs on a server count one after the other. */
+export class RecountTurns {
+  #owner: CounterCheck | null = null;
+
+  /** @returns whether it is the turn of `check` until it ends it */
+  take(check: CounterCheck): boolean {
+    this.#owner ??= check;
+    return this.#owner === check;
+  }
+
+  end(check: CounterCheck): void {
+    if (this.#owner === check) this.#owner = null;
+  }
+}
+
 export interface CounterCheckParts {
   readonly world: Pick<World, 'nowMs' | 'after'>;
   readonly log: Logger;
+  readonly recountTurns: RecountTurns;
   isCatalogPrimary(): boolean;
   /** The catalog's replica here; null if there is none. */
   store(): Pick<CatalogStore, 'withTemporaryTables'> | null;
@@ -50,31 +66,35 @@ export class CounterCheck {
   close(): void {
     this.#isClosed = true;
     this.#timer.cancel();
+    this.#parts.recountTurns.end(this);
   }
 
   #after(delayMs: number): Timer {
     return this.#parts.world
       .after(delayMs, () => {
-        const nextMs = this.#look();
-        if (!this.#isClosed) this.#timer = this.#after(nextMs);
+        const isCounting = this.#look();
+        if (!isCounting) this.#parts.recountTurns.end(this);
+        if (!this.#isClosed) this.#timer = this.#after(isCounting ? PAUSE_MS : LOOK_MS);
       })
       .unref();
   }
 
-  /** @returns when to look again */
-  #look(): number {
+  /** @returns whether a recount is in progress */
+  #look(): boolean {
     const nowMs = this.#parts.world.nowMs();
     const store = this.#parts.store();
     if (store === null || !this.#parts.isCatalogPrimary()) {
       this.#dueMs = null;
       this.#wrong = [];
-      if (store === null || this.#recount === null) return LOOK_MS;
+      // The tables of a recount are gone with its database.
+      if (store === null) this.#recount = null;
+      if (store === null || this.#recount === null) return false;
     } else {
       this.#dueMs ??= nowMs + FIRST_MS;
-      if (nowMs < this.#dueMs) return LOOK_MS;
+      if (nowMs < this.#dueMs || !this.#parts.recountTurns.take(this)) return false;
     }
     try {
-      return store.withTemporaryTables((db) => this.#continue(db, this.#dueMs === null)) ? PAUSE_MS : LOOK_MS;
+      return store.withTemporaryTables((db) => this.#continue(db, this.#dueMs === null));
     } catch (error) {
       // The store has noticed damage by itself. Its tables, if any are left, are replaced by the next recount.
       this.#parts.log.warn(
@@ -83,7 +103,7 @@ export class CounterCheck {
       );
       this.#recount = null;
       this.#dueMs = nowMs + PERIOD_MS;
-      return LOOK_MS;
+      return false;
     }
   }
 

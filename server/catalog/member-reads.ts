@@ -2,7 +2,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import type { Query, QueryResults } from '../../wire/catalog-api.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
-import type { Counter, MetricsRegistry } from '../telemetry/metrics.ts';
+import type { CatalogMetrics } from './catalog-metrics.ts';
 import type { CatalogSubject } from './catalog-subject.ts';
 import { ReadDemand } from './read-demand.ts';
 
@@ -10,7 +10,7 @@ export interface MemberReadsParts {
   readonly world: World;
   readonly driver: Pick<ReplicaDriver, 'role' | 'epoch' | 'readGate' | 'untilReadable'>;
   readonly subject: Pick<CatalogSubject, 'record' | 'query'>;
-  readonly metrics?: MetricsRegistry;
+  readonly metrics?: Pick<CatalogMetrics, 'memberReads'>;
 }
 
 /**
@@ -20,14 +20,9 @@ export interface MemberReadsParts {
 export class MemberReads {
   readonly #parts: MemberReadsParts;
   readonly #demand = new ReadDemand();
-  readonly #answered: Counter | undefined;
 
   constructor(parts: MemberReadsParts) {
     this.#parts = parts;
-    this.#answered = parts.metrics?.counter(
-      'leasehold_catalog_member_reads_total',
-      'Queries answered by this catalog member as backup',
-    );
   }
 
   /** Whether clients are to send further queries here: not while commands outnumber them, and the primary answers. */
@@ -55,7 +50,7 @@ export class MemberReads {
       if (error instanceof ServiceError && error.code === 'not-primary') return null;
       throw error;
     }
-    this.#answered?.add();
+    this.#parts.metrics?.memberReads.add();
     return answer();
   }
 }

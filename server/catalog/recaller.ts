@@ -12,13 +12,15 @@ import type {
   QueryResults,
 } from '../../wire/catalog-api.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
-import type { MetricsRegistry } from '../telemetry/metrics.ts';
+import type { CacheCounts, CatalogMetrics } from './catalog-metrics.ts';
 import { type BlockedChange, ClientCaches, type ClientCachesOptions } from './client-caches.ts';
 import { CreatedFiles } from './created-files.ts';
 
 /** A poll without recalls waits for them for one part in this many of the session's duration. */
 const POLLS_PER_LEASE = 3;
 const SLOW_MS = 1_000;
+/** Inodes of which is found out in one tick whether their volume moves. */
+const LEAVING_PAGE = 1_000;
 
 type Answer = QueryResults[Query['kind']];
 
@@ -26,8 +28,10 @@ export interface RecallerParts {
   readonly driver: Pick<ReplicaDriver, 'servesForMs' | 'noteCachedFor' | 'onRole'>;
   readonly options: ClientCachesOptions;
   readonly world: World;
+  /** Tells whether an inode is of a volume that moves away, by committed state; null while none does. */
+  leavingInodes?(): ((inode: number) => boolean) | null;
   readonly log?: Logger;
-  readonly metrics?: MetricsRegistry;
+  readonly metrics?: Pick<CatalogMetrics, 'recalls' | 'recallWait'>;
 }
 
 /** Recalls caches before changes, and waits for the clients; `ClientCaches` has the rules. */
@@ -37,36 +41,17 @@ export class Recaller {
   readonly #created = new CreatedFiles();
   readonly #endPoll = new Map<number, () => void>();
   readonly #recheckers = new Set<() => void>();
-  readonly #countRecalled: (changes: number, waitedMs: number) => void;
 
   constructor(parts: RecallerParts) {
     this.#parts = parts;
     this.#caches = new ClientCaches(parts.options);
     parts.driver.onRole(() => this.#endPolls());
-    const { metrics } = parts;
-    const recall = metrics?.counter('leasehold_cache_recalls_total', 'Changes that waited for cache recalls');
-    const waited = metrics?.counter(
-      'leasehold_cache_recall_wait_seconds_total',
-      'Time that changes waited for cache recalls, in seconds',
-    );
-    this.#countRecalled = (changes, waitedMs) => {
-      recall?.add(changes);
-      waited?.add(waitedMs / 1000);
-    };
-    metrics?.observe('gauge', 'leasehold_cache_sessions', 'Open cache sessions of clients', () => {
-      // Without polls and changes, nothing else ends expired sessions.
-      this.isCached({ inodes: [], owner: null });
-      return this.#caches.counts().sessions;
-    });
-    metrics?.observe('gauge', 'leasehold_cache_grants', 'Inodes with cache grants', () => {
-      return this.#caches.counts().grants;
-    });
-    metrics?.observe(
-      'counter',
-      'leasehold_cache_silent_clients_total',
-      'Cache sessions that expired during a recall and delayed a change',
-      () => this.#caches.counts().expired,
-    );
+  }
+
+  /** Ends expired sessions first: without polls and changes, nothing else does. */
+  counts(): CacheCounts {
+    this.isCached({ inodes: [], owner: null });
+    return this.#caches.counts();
   }
 
   /**
@@ -98,20 +83,23 @@ export class Recaller {
   /** Answers a query, and grants the inodes of the answer, in one tick. @param ask reads from committed state */
   answer(query: Query, session: number, ask: (query: Query) => Answer): GrantedAnswer<Answer> {
     const result = presentOrNull(query, ask);
-    const refused = this.#caches.grant(session, inodesOf(query, result), this.#parts.world.nowMs());
-    return { result, granted: refused === null ? null : { session, refused } };
+    const { leaving = [], others = [] } = Object.groupBy(inodesOf(query, result), this.#leavingOrNot());
+    const refused = this.#caches.grant(session, others, this.#parts.world.nowMs());
+    return { result, granted: refused === null ? null : { session, refused: [...refused, ...leaving] } };
   }
 
   /** Answers a client that wants the queried directory delegated; nothing else of the answer is granted. */
   answerDelegating(query: Query, session: number, ask: (query: Query) => Answer): GrantedAnswer<Answer> {
     const result = presentOrNull(query, ask);
     const inode = directoryOf(query);
-    return { result, granted: null, ...(inode === null ? {} : this.delegate(session, inode)) };
+    // A client may create files in a delegated directory before it sends them; in a junction they would be refused.
+    const isFit = inode !== null && attributesOf(inode, ask)?.junction === undefined;
+    return { result, granted: null, ...(isFit ? this.delegate(session, inode) : {}) };
   }
 
   /** Grants an inode to the client whose command changed it. To be called in the tick in which that is committed. */
   grantChanged(session: number | undefined, { inode, live }: Pick<Attributes, 'inode' | 'live'>): boolean {
-    if (session === undefined || live) return false;
+    if (session === undefined || live || this.#isLeaving(inode)) return false;
     return this.#caches.grant(session, [inode], this.#parts.world.nowMs())?.length === 0;
   }
 
@@ -130,6 +118,7 @@ export class Recaller {
 
   /** @returns the session if the directory is delegated to it; else nothing */
   delegate(session: number, inode: number): Pick<GrantedAnswer<unknown>, 'delegated' | 'generation'> {
+    if (this.#isLeaving(inode)) return {};
     const generation = this.#caches.delegate(session, inode, this.#parts.world.nowMs());
     return generation === null ? {} : { delegated: session, generation };
   }
@@ -202,14 +191,15 @@ export class Recaller {
 
   /** Recalls what changes; resolves when no other client caches it any more, at the latest when the sessions end. */
   async recalled(change: BlockedChange): Promise<void> {
-    const { world, log } = this.#parts;
+    const { world, log, metrics } = this.#parts;
     const beganMs = world.nowMs();
     while (this.isCached(change)) {
       for (const session of this.#caches.recall(change, world.nowMs())) this.#endPoll.get(session)?.();
       await this.#nextRecheck(this.#caches.cachedUntilMs(change) - world.nowMs());
     }
     const waitedMs = Math.round(world.nowMs() - beganMs);
-    this.#countRecalled(1, waitedMs);
+    metrics?.recalls.add();
+    metrics?.recallWait.add(waitedMs / 1000);
     if (waitedMs > SLOW_MS)
       log?.warn(
         { inodes: change.inodes, waitedMs },
@@ -217,14 +207,30 @@ export class Recaller {
       );
   }
 
+  /** Recalls all that is granted of volumes that move away; of these, nothing is granted again. */
+  async recallLeaving(): Promise<void> {
+    const granted = this.#caches.granted();
+    while (granted.length > 0) {
+      const inodes = granted.splice(0, LEAVING_PAGE).filter(this.#parts.leavingInodes?.() ?? (() => false));
+      await this.recalled({ inodes, owner: null });
+    }
+  }
+
+  #isLeaving(inode: number): boolean {
+    return this.#leavingOrNot()(inode) === 'leaving';
+  }
+
+  #leavingOrNot(): (inode: number) => 'leaving' | 'others' {
+    const isLeaving = this.#parts.leavingInodes?.() ?? null;
+    return (inode) => (isLeaving?.(inode) === true ? 'leaving' : 'others');
+  }
+
   /** Stops granting; resolves when all clients have dropped their caches, or their sessions are over. */
   async close(): Promise<void> {
     this.#caches.close();
     this.#endPolls();
     for (;;) {
-      // This call ends expired sessions.
-      this.isCached({ inodes: [], owner: null });
-      if (this.#caches.counts().sessions === 0) return;
+      if (this.counts().sessions === 0) return;
       await this.#nextRecheck(CLOSING_CHECK_MS);
     }
   }
@@ -283,11 +289,17 @@ function presentOrNull(query: Query, ask: (query: Query) => Answer): Answer | nu
 }
 
 function readOf(inode: number, ask: (query: Query) => Answer): NotedRead | null {
+  const attributes = attributesOf(inode, ask);
+  if (attributes === null) return null;
+  const { accessedNs, changedNs } = attributes;
+  return { inode, accessedNs, changedNs };
+}
+
+/** @returns null if the inode is gone */
+function attributesOf(inode: number, ask: (query: Query) => Answer): Attributes | null {
   try {
     const found = ask({ kind: 'attributes', inode });
-    if (!('attributes' in found)) return null;
-    const { accessedNs, changedNs } = found.attributes;
-    return { inode, accessedNs, changedNs };
+    return 'attributes' in found ? found.attributes : null;
   } catch (error) {
     if (error instanceof ServiceError && error.code === 'not-found') return null;
     throw error;

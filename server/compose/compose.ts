@@ -27,23 +27,21 @@ export async function compose(
   const base = baseOf(plan, folder, security, surroundings);
   // A start that finds its folder damaged or its disk full starts again in this process: everything that may find it
   // runs before the first part with a timer.
-  const storage = await openStorage(base, async (file, entry) => {
-    const bytes = await background.repairer.fetch(file, entry);
-    if (bytes !== null) base.events.add(EVENT_TEXTS.repaired(base.self, file, entry.index));
-    return bytes;
-  });
+  const storage = await openStorage(base, (file, entry) => background.repairer.fetch(file, entry));
   // No await until the transport exists: the timers of these parts send.
   const cores: CoreParts = makeCores(base, storage, {
     files: () => services.files,
     gateway: () => services.gateway,
     transport: () => background.transport,
+    catalogChanged: (catalog) => services.catalogChanged(catalog),
   });
   const services: ServiceParts = makeServices(base, storage, cores, {
     transport: () => background.transport,
     membership: () => background.membership,
+    upkeeps: () => background.upkeeps,
     fullDisks: () => background.fullDisks,
     scrubber: () => background.scrubber,
-    wrongCounters: () => background.counterCheck.wrong.map(wrongCounterText),
+    wrongCounters: () => background.upkeeps.wrongCounters().map(wrongCounterText),
     shortages: () => httpServer.shortages.current,
   });
   const background: BackgroundParts = makeBackground(base, storage, cores, services);
@@ -86,5 +84,7 @@ async function start(parts: Parts): Promise<void> {
   parts.shortages.start();
   parts.scrubber.begin();
   catalogMember.compete();
+  parts.volumeCatalogs.start();
   parts.membership.start();
+  parts.upkeeps.start();
 }

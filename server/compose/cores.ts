@@ -1,5 +1,12 @@
 import { ServiceError } from '../../base/errors.ts';
-import { type FileId, isCatalogCell, type ServerId } from '../../base/ids.ts';
+import {
+  type CatalogNumber,
+  type CellId,
+  catalogOfCell,
+  type FileId,
+  isCatalogCell,
+  type ServerId,
+} from '../../base/ids.ts';
 import { COMMANDS_VERSION } from '../../catalog/versions.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { silencesOf } from '../config/timing.ts';
@@ -18,6 +25,7 @@ import type { Base } from './base.ts';
 import type { StorageParts } from './storage.ts';
 
 const NOT_REGISTERED_RETRY_MS = 500;
+const FIRST_VIEW = 1;
 
 export interface CoreParts {
   readonly host: ReplicaHost;
@@ -32,13 +40,15 @@ export interface PartsAfterCores {
   files(): LocalFileService;
   gateway(): Gateway;
   transport(): ClusterTransport;
+  /** This server became the active primary of a catalog, or the view of its replica changed. */
+  catalogChanged(catalog: CatalogNumber): void;
 }
 
 /** The timers of the cores send messages: the caller creates the transport in the same tick. */
 export function makeCores(base: Base, storage: StorageParts, later: PartsAfterCores): CoreParts {
   const { self, config, bootstrap, known, world, clock, wakes, log, timing, folder, events } = base;
   const { incarnation, draw, fatal } = base;
-  const { store, departed } = storage;
+  const { store, departed, knownCatalogs } = storage;
   const { transport } = later;
   const isConnected = isConnectedOf(self, transport);
   const commits = base.metrics.durations(
@@ -51,22 +61,30 @@ export function makeCores(base: Base, storage: StorageParts, later: PartsAfterCo
     isHere: (file) => isCatalogCell(file) || store.record(file) !== null,
     found: (file, what) => events.add(EVENT_TEXTS.viewConflict(self, file, what)),
   });
+  // A server without a replica of a catalog votes on its lease by the newest view that it knows.
+  const viewOfCatalog = (cell: CellId) => {
+    const view = knownCatalogs.viewOf(catalogOfCell(cell));
+    return view !== null && view.number > FIRST_VIEW ? view : null;
+  };
   // Reads the index, which may be damaged: so it comes before the first part with a timer.
   const host = new ReplicaHost({
-    ...{ self, incarnation, world, clock, wakes, log, store, departed },
+    ...{ self, incarnation, world, clock, wakes, log, store },
+    departed: { view: (file) => (isCatalogCell(file) ? viewOfCatalog(file) : departed.view(file)) },
     ...timing,
     commitBegins: (file) => commits.begin({ of: isCatalogCell(file) ? 'catalog' : 'files' }),
     catchUpBytesPerSecond: config.catchUpBytesPerS,
     trustOfNew: (file) => trustOfNew(folder, file),
     recordReplica: (file) => folder.recordReplica(file),
     viewChanged: (file, view) => {
+      if (isCatalogCell(file)) later.catalogChanged(catalogOfCell(file));
       // A new member of the catalog wants it to have a primary; files are opened when they are used.
       if (isCatalogCell(file) && viewVoters(view).includes(self)) lease.open(file, view);
       else lease.viewChanged(file, view);
       if (!isCatalogCell(file)) later.files().becamePrimary(file);
     },
     becamePrimary: (file) => {
-      if (!isCatalogCell(file)) later.files().becamePrimary(file);
+      if (isCatalogCell(file)) later.catalogChanged(catalogOfCell(file));
+      else later.files().becamePrimary(file);
     },
     stoppedByItself: (file) => {
       lease.release(file);

@@ -36,7 +36,7 @@ type EarlierParts = Base & StorageParts & CoreParts & ServiceParts & BackgroundP
 
 export async function makeHttpServer(parts: EarlierParts): Promise<HttpServerParts> {
   const { self, config, known, world, log, metrics, security, machine, events, nowMs } = parts;
-  const { gateway, scrubber, named, conflicts, transport, sweeps, store, creations } = parts;
+  const { gateway, scrubber, named, conflicts, transport, upkeeps, store, creations } = parts;
   const control = controlOf(machine.environment);
   const hub = liveHubOf(parts, control);
   const hosts = new HostNames(config.hostNames, known.urls);
@@ -65,10 +65,9 @@ export async function makeHttpServer(parts: EarlierParts): Promise<HttpServerPar
     membership: { describe: () => known.describe() },
     check: new ReplicaCheck({
       ...{ self, store, conflicts },
+      catalogOf: (file) => gateway.ofInode(file).number,
       query: (query) => gateway.queryCatalog(query),
-      unsettleable: () => [
-        ...new Map(sweeps.flatMap(({ unsettleable }) => unsettleable.map((one) => [one.file, one]))).values(),
-      ],
+      unsettleable: () => upkeeps.unsettleable(),
     }),
     ...{
       creations: creations.files,
@@ -114,13 +113,24 @@ function liveHubOf(parts: EarlierParts, control: ReturnType<typeof controlOf>): 
 }
 
 function registerMetrics(parts: EarlierParts, connections: Connections): void {
-  const { metrics, host, lease, transport, scrubber, repairer, conflicts, named, catalogMember, security } =
-    parts;
+  const {
+    metrics,
+    host,
+    lease,
+    transport,
+    scrubber,
+    repairer,
+    conflicts,
+    named,
+    catalogMember,
+    volumeCatalogs,
+    security,
+  } = parts;
   registerServerMetrics(metrics, { host, lease, transport, scrubber, repairer, conflicts });
   registerStatusMetrics(metrics, {
     ...{ status: parts.status, lease, store: parts.store, membership: parts.membershipStatus },
-    catalogPrimary: () => parts.gateway.router.catalogPrimary(),
-    volumes: () => catalogMember.volumesAtPrimary(),
+    catalogPrimary: () => parts.gateway.root.primary,
+    volumes: () => [...catalogMember.volumesAtPrimary(), ...volumeCatalogs.volumesAtPrimary()],
   });
   named.registerMetrics(metrics);
   registerConnectionMetrics(metrics, connections);

@@ -1,3 +1,5 @@
+import type { CatalogMoves } from '../catalog/catalog-moves.ts';
+import type { CatalogSurvey } from '../catalog/catalog-survey.ts';
 import type { LeaseDriver } from '../drivers/lease-driver.ts';
 import { BACKUP_CREATE_CALL, CREATE_CALL, SYNCED_CREATE_CALL } from '../file/creation-call.ts';
 import type { FirstContents } from '../file/first-contents.ts';
@@ -6,6 +8,7 @@ import type { ReplicaHost } from '../file/replica-host.ts';
 import { PREPARE_CALL, SUCCEED_CALL, type Succession } from '../file/succession.ts';
 import { UNLOCKED_CALL, type UnlockedEnds } from '../file/unlocked-ends.ts';
 import type { Observer } from '../live/observer.ts';
+import type { CatalogListExchange } from '../membership/catalog-list-exchange.ts';
 import type { Membership } from '../membership/membership.ts';
 import { LEASES_CALL } from '../named/lease-directory.ts';
 import type { NamedLeases } from '../named/named-leases.ts';
@@ -29,12 +32,16 @@ export interface PeerHandlersParts {
   readonly scrubber: Scrubber;
   readonly fullDisks: FullDisks;
   readonly observer: Observer;
+  readonly catalogLists: CatalogListExchange;
+  readonly catalogMoves: CatalogMoves;
+  readonly catalogSurvey: CatalogSurvey;
   membership(): Membership;
 }
 
 /** Routes messages and calls of peers to the parts of this server. */
 export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
   const { lease, named, host, contents, quorumReads, gateway } = parts;
+  const { catalogLists, catalogMoves, catalogSurvey } = parts;
   const { succession, lockEndings, repairer, scrubber, fullDisks, observer } = parts;
   return {
     message: (from, channel, payload, tail) => {
@@ -46,6 +53,7 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
       observer.connected(peer);
       host.connected(peer);
       parts.membership().connected(peer);
+      catalogLists.connected(peer);
       scrubber.retry();
     },
     disconnected: (peer) => {
@@ -79,7 +87,13 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
         case UNLOCKED_CALL:
           return lockEndings.serve(payload);
         default:
-          return parts.membership().serve(from, method, payload) ?? host.serve(method, payload);
+          return (
+            parts.membership().serve(from, method, payload) ??
+            catalogLists.serve(method, payload) ??
+            catalogMoves.serve(method, payload) ??
+            catalogSurvey.serve(method, payload) ??
+            host.serve(method, payload)
+          );
       }
     },
   };

@@ -1,29 +1,30 @@
-import type { ServerId } from '../../base/ids.ts';
-import { CatalogMember } from '../catalog/catalog-member.ts';
+import { ROOT_CATALOG, type ServerId } from '../../base/ids.ts';
 import { recentAttributes } from '../catalog/new-inodes.ts';
+import type { FailedReplica } from '../catalog/volume-catalogs.ts';
 import { type Creations, creationsOf } from '../file/creations.ts';
 import { LocalFileService } from '../file/file-service.ts';
 import { QuorumReads } from '../file/quorum-reads.ts';
 import { Succession } from '../file/succession.ts';
 import { UnlockedEnds } from '../file/unlocked-ends.ts';
-import { EVENT_TEXTS } from '../live/event-texts.ts';
 import type { Membership } from '../membership/membership.ts';
+import type { Upkeeps } from '../membership/upkeeps.ts';
 import type { FullDisks } from '../process/full-disks.ts';
 import { Placement } from '../process/placement.ts';
 import type { Scrubber } from '../repair/scrubber.ts';
+import type { CatalogGateway } from '../routing/catalog-gateway.ts';
 import { Gateway } from '../routing/gateway.ts';
-import { SingleCatalog } from '../routing/single-catalog.ts';
+import { ListedCatalogs } from '../routing/listed-catalogs.ts';
 import { LocalStatusService, type StatusOfMembership } from '../status/status-service.ts';
 import type { ClusterTransport, Transport } from '../transport/transport.ts';
 import type { Base } from './base.ts';
+import { type CatalogParts, makeCatalogs } from './catalogs.ts';
 import { type CoreParts, isConnectedOf } from './cores.ts';
 import type { StorageParts } from './storage.ts';
 
-export interface ServiceParts {
+export interface ServiceParts extends CatalogParts {
   readonly quorumReads: QuorumReads;
   readonly files: LocalFileService;
   readonly placement: Placement;
-  readonly catalogMember: CatalogMember;
   readonly gateway: Gateway;
   readonly creations: Creations;
   readonly succession: Succession;
@@ -35,6 +36,7 @@ export interface ServiceParts {
 export interface PartsAfterServices {
   transport(): ClusterTransport;
   membership(): Membership;
+  upkeeps(): Upkeeps;
   fullDisks(): FullDisks;
   scrubber(): Scrubber;
   shortages(): readonly string[];
@@ -48,7 +50,7 @@ export function makeServices(
   later: PartsAfterServices,
 ): ServiceParts {
   const { self, config, bootstrap, known, world, clock, log, metrics, timing, folder, traffic } = base;
-  const { store, catalogDisk, catalogStore, failure } = storage;
+  const { store, knownCatalogs, failure } = storage;
   const { host, lease, named, conflicts } = cores;
   const { transport, membership } = later;
   const { operationTimeoutMs } = config;
@@ -57,12 +59,13 @@ export function makeServices(
     transport().call(to, method, payload, timeoutMs, deferrable);
   const membershipStatus: StatusOfMembership = {
     state: () => known.stateOf(self),
-    registered: () => membership().registered,
-    moving: () => membership().moving(),
+    registered: () => later.upkeeps().registered,
+    moving: () => later.upkeeps().moving(),
     lag: () => membership().lag(),
     behind: () => membership().behind(),
     uncompared: () => membership().uncompared(),
     votersWanted: () => membership().votersWanted(),
+    placementShortages: () => later.upkeeps().shortages,
   };
   const status = new LocalStatusService({
     ...{ self, world, clock, host, lease, store, isConnected, failure, operationTimeoutMs },
@@ -72,8 +75,12 @@ export function makeServices(
     timing: { leaseMs: config.leaseMs, clockSkewMaxMs: config.clockSkewMaxMs },
     named: named.driver,
     membership: membershipStatus,
-    lacksCatalogReplica: () => catalogMember.service.lacksReplica,
-    shortages: () => later.shortages(),
+    lacksCatalogReplica: () => catalogMember.service.lacksReplica || volumeCatalogs.lacksReplica,
+    copiedInodes: (catalog) => {
+      if (knownCatalogs.byNumber(catalog)?.moving === undefined) return null;
+      return volumeCatalogs.storeOf(catalog)?.query({ kind: 'catalog-state' }).inodes ?? 0;
+    },
+    shortages: () => [...later.shortages(), ...volumeCatalogs.failed().map(failureText)],
     wrongCounters: () => later.wrongCounters(),
     viewConflicts: () => conflicts.current,
     scrub: () => later.scrubber().status(),
@@ -90,11 +97,16 @@ export function makeServices(
     catalog: {
       attributes: async (file) =>
         (await gateway.queryCatalog({ kind: 'attributes', inode: file })).attributes,
-      recentAttributes: (file) => recentAttributes(catalogMember.store, file, clock.wallNs()),
+      recentAttributes: (file) => {
+        const number = knownCatalogs.inodeCatalogs.catalogOf(file);
+        const store = number === ROOT_CATALOG ? catalogMember.store : volumeCatalogs.storeOf(number);
+        return recentAttributes(store, file, clock.wallNs());
+      },
       command: (command) => gateway.command(command),
       durably: (command) => gateway.durably(command),
-      flush: () => gateway.flushCatalog(),
-      epoch: () => gateway.catalogEpoch,
+      flush: (file) => gateway.ofInode(file).flush(),
+      catalogOf: (file) => gateway.ofInode(file).number,
+      epoch: (file) => epochIn(gateway.ofInode(file)),
     },
     lockLeaseMs: timing.lockLeaseMs,
     notifyUnlockedEnd: (ending, servers) => lockEndings.notify(ending, servers),
@@ -103,21 +115,19 @@ export function makeServices(
     successor: (view) => membership().successor(view),
   });
   const placement = new Placement({ configured: [...bootstrap.urls.keys()], isConnected });
-  const catalogMember = new CatalogMember({
-    ...catalogDisk,
-    store: catalogStore,
-    settle: (file, timeoutMs) => gateway.settle(file, { timeoutMs }),
-    cacheLeaseMsMax: timing.cacheLeaseMsMax,
-    ...{ operationTimeoutMs, clock, wakes: base.wakes, log, metrics, host, lease, placement, isConnected },
-    commandsVersion: (server) => transport().commandsVersion(server),
-    drawSession: base.draw,
-    reportReplica: (change) =>
-      base.events.add(
-        change === 'damaged' ? EVENT_TEXTS.catalogDamaged(self) : EVENT_TEXTS.catalogReplaced(self),
-      ),
+  const catalogs = makeCatalogs(base, storage, cores, {
+    ...{ placement, transport, gateway: () => gateway },
+  });
+  const { catalogMember, volumeCatalogs } = catalogs;
+  const routed = new ListedCatalogs({
+    root: catalogMember.service,
+    rows: knownCatalogs,
+    at: (number) => volumeCatalogs.at(number),
+    refresh: () => catalogs.catalogLists.refresh(),
   });
   const gateway = new Gateway({
-    services: { catalogs: new SingleCatalog(catalogMember.service), files, status },
+    services: { catalogs: routed, files, status },
+    founders: [...bootstrap.urls.keys()],
     ...{ world, metrics, machine: base.machine, tls: base.security.peers },
   });
   const creations = creationsOf({
@@ -153,7 +163,7 @@ export function makeServices(
     quorumReads,
     files,
     placement,
-    catalogMember,
+    ...catalogs,
     gateway,
     creations,
     succession,
@@ -161,4 +171,16 @@ export function makeServices(
     status,
     membershipStatus,
   };
+}
+
+function failureText({ volume, reason }: FailedReplica): string {
+  return `cannot use its replica of the catalog of volume "${volume}": ${reason}`;
+}
+
+/** Epochs of one catalog are below this. */
+const EPOCHS_PER_CATALOG = 2 ** 36;
+
+/** Files move from the root catalog to others, whose numbers are larger. */
+function epochIn({ number, epoch }: Pick<CatalogGateway, 'number' | 'epoch'>): number {
+  return number * EPOCHS_PER_CATALOG + epoch;
 }

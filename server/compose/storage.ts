@@ -1,6 +1,8 @@
-import { CATALOG_CELL } from '../../base/ids.ts';
-import { type CatalogDisk, openCatalogAtStart } from '../catalog/catalog-member.ts';
+import { CATALOG_CELL, type CatalogNumber } from '../../base/ids.ts';
+import { type CatalogDisk, openCatalogAtStart } from '../catalog/catalog-disk.ts';
+import { diskOfVolume, openVolumeCatalogsAtStart } from '../catalog/volume-catalogs.ts';
 import { DepartedFiles } from '../file/departed-files.ts';
+import { CATALOGS_FILE, KnownCatalogs } from '../membership/known-catalogs.ts';
 import type { CatalogStore } from '../storage/catalog-store.ts';
 import { damageIn } from '../storage/database-check.ts';
 import { DiskStore, type ObjectRepair } from '../storage/disk-store.ts';
@@ -14,6 +16,10 @@ export interface StorageParts {
   readonly catalogDisk: CatalogDisk;
   /** As opened at the start; null if there is none. */
   readonly catalogStore: CatalogStore | null;
+  readonly knownCatalogs: KnownCatalogs;
+  diskOfVolume(number: CatalogNumber): CatalogDisk;
+  /** Replicas of volumes' catalogs, as opened at the start. */
+  readonly volumeStores: ReadonlyMap<CatalogNumber, CatalogStore>;
   /** Null if it cannot be written to this disk: then no client on this machine reads the disk directly. */
   readonly localProof: LocalProof | null;
   /** Why the disk is no longer used; null while it is. */
@@ -55,21 +61,37 @@ export async function openStorage(base: Base, mend: ObjectRepair): Promise<Stora
     () => store.directBytes,
   );
   const catalogDisk: CatalogDisk = {
-    ...{ cell: CATALOG_CELL, self, members: bootstrap.catalogMembers, world, folder },
+    ...{ cell: CATALOG_CELL, self, world, folder },
     knownView: () => known.catalogView,
+    viewOfNew: () =>
+      known.catalogView.members.includes(self)
+        ? known.catalogView
+        : { number: 1, members: bootstrap.catalogMembers },
+    // An earlier disk of this server may have had one.
+    trustOfNew: () => 'lost',
     fileOps: withTimedSyncs(diskFileOps, () => syncs.begin({ of: 'catalog' })),
     diskFailed: failed,
     logBytesMax: config.catalogLogBytesMax,
     checkDatabase: machine.checkDatabase ?? (async (file) => damageIn(file)),
   };
   const catalogStore = await openCatalogAtStart(catalogDisk);
-  // Not earlier: if the catalog is damaged, the next start must find that, too.
+  const file = folder.file(CATALOGS_FILE);
+  const knownCatalogs = new KnownCatalogs({ file, storageId: folder.storageId, world, log });
+  const volumeDisk = (number: CatalogNumber) => diskOfVolume(catalogDisk, knownCatalogs, number);
+  const volumeStores = await openVolumeCatalogsAtStart(
+    { folder, rows: knownCatalogs, log, rebuild: config.rebuild },
+    volumeDisk,
+  );
+  // Not earlier: if a catalog is damaged, the next start must find that, too.
   folder.markRecovered();
   return {
     store,
     departed,
     catalogDisk,
     catalogStore,
+    knownCatalogs,
+    diskOfVolume: volumeDisk,
+    volumeStores,
     localProof: localProofOf(base),
     failure: () => failure,
     whenFailed: (failed) => {

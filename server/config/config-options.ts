@@ -35,6 +35,15 @@ export const OPTIONS = [
       'of a file go to different zones as far as possible',
   },
   {
+    name: 'label',
+    value: 'LABEL',
+    example: 'ssd',
+    fallback: 'what the catalog has, by "leasehold server label"',
+    help:
+      'Property of this server, such as the kind of its disks, that volumes can require; ' +
+      'once for each label',
+  },
+  {
     name: 'listen',
     value: 'HOST:PORT',
     example: '127.0.0.1:7401',

@@ -4,6 +4,7 @@ import { DURATION_FORM, durationFormat, durationParse } from '../../base/duratio
 import { CLIENT_VARIABLES } from '../../base/environment.ts';
 import { isServerId, type ServerId, serverIdCompare } from '../../base/ids.ts';
 import type { LeaseAlgorithm } from '../../lease/parameters.ts';
+import { isLabel, isZone, LABELS_MAX, ZONE_FORM } from '../../wire/placement-class.ts';
 import { DIRECT_WRITES_MODES, type DirectWritesMode } from '../storage/direct-writes.ts';
 import { type Address, addressFormat } from './address.ts';
 import {
@@ -17,6 +18,11 @@ import {
 } from './config-network.ts';
 import { OPTIONS, type OptionName, type OptionSource, optionEnv, suggestion } from './config-options.ts';
 import { ConfigurationError } from './configuration-error.ts';
+
+/** Options that may be given several times. */
+const REPEATED: ReadonlySet<OptionName> = new Set(['peer', 'label']);
+/** Options that may be a list in a file. */
+const LISTS: ReadonlySet<OptionName> = new Set(['catalog-members', 'host-names', 'label']);
 
 /** A larger catalog agrees more slowly and is hardly safer. */
 const CATALOG_MEMBERS_MAX = 5;
@@ -60,6 +66,8 @@ export interface ServerConfig extends NetworkGuards {
   /** Base URLs of servers of a running cluster, which list the others; empty if `peers` does. */
   readonly join: readonly string[];
   readonly zone: string | null;
+  /** Sorted; null: none given. */
+  readonly labels: readonly string[] | null;
   readonly data: string;
   /** t_max: length of a lease. */
   readonly leaseMs: number;
@@ -155,7 +163,7 @@ ${lines.flat().join('\n')}
   -h, --help                  Show this text
 
 To list the servers of a cluster, and to add, drain or remove one:
-  leasehold server ls | add | drain | undrain | remove | zone     (each with --help)
+  leasehold server ls | add | drain | undrain | remove | zone | label   (each with --help)
 
 Durations are ${DURATION_FORM}.
 Each option can also be given in the environment, --clock-skew as LEASEHOLD_CLOCK_SKEW,
@@ -199,7 +207,7 @@ function readFlags(argv: readonly string[]): Map<OptionName, OptionSource> {
     const { name } = option;
     const label = `--${name}`;
     const earlier = found.get(name);
-    if (earlier !== undefined && name !== 'peer') {
+    if (earlier !== undefined && !REPEATED.has(name)) {
       throw new ConfigurationError(`Option ${label} is given twice: give it once`);
     }
     let text = inline ?? 'true';
@@ -268,8 +276,7 @@ function readToml(path: OptionSource, readFile: (path: string) => string): Map<O
       const known = keys.filter((candidate) => candidate !== 'config');
       throw new ConfigurationError(`Unknown key "${key}" in ${name}${suggestion(key, known, '')}`);
     }
-    const isList =
-      (option.name === 'catalog-members' || option.name === 'host-names') && Array.isArray(value);
+    const isList = LISTS.has(option.name) && Array.isArray(value);
     const plain = isList ? value.join(',') : value;
     if (typeof plain !== (option.value === null ? 'boolean' : 'string')) {
       const form =
@@ -354,6 +361,7 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
     urls: new Map([...peers].map(([server, address]) => [server, `${scheme}://${addressFormat(address)}`])),
     join,
     zone: readZone(text('zone')),
+    labels: readLabels(source('label')),
     data: data.value,
     leaseMs,
     namedLeaseMaxMs,
@@ -563,12 +571,22 @@ function readJoin(given: Given, scheme: 'http' | 'https'): string[] {
 
 function readZone(given: Given): string | null {
   if (given === null) return null;
-  if (!/^[A-Za-z0-9._-]{1,63}$/.test(given.value)) {
+  if (!isZone(given.value))
+    throw new ConfigurationError(`Cannot use ${given.label} "${given.value}": a zone ${ZONE_FORM}`);
+  return given.value;
+}
+
+function readLabels(given: OptionSource | undefined): readonly string[] | null {
+  if (given === undefined) return null;
+  const labels = given.texts.flatMap((text) => text.split(',')).map((label) => label.trim());
+  const wrong = labels.find((label) => !isLabel(label));
+  if (wrong !== undefined || labels.length > LABELS_MAX) {
     throw new ConfigurationError(
-      `Cannot use ${given.label} "${given.value}": a zone has 1 to 63 letters, digits, dots, hyphens and underscores`,
+      `Cannot use ${given.label} "${wrong ?? labels.join()}": a server has up to ${LABELS_MAX} labels, ` +
+        'each of 1 to 32 of a-z, 0-9 and hyphens, a letter or digit first',
     );
   }
-  return given.value;
+  return [...new Set(labels)].toSorted();
 }
 
 function readListen(given: Given, own: Address, id: ServerId): Address {

@@ -1,6 +1,6 @@
 import { leaseRecoveryMs } from '../../lease/parameters.ts';
 import { DRIFT_MAX } from '../../replica/guard.ts';
-import type { Silences } from '../storage/data-folder.ts';
+import type { Silences } from '../storage/folder-meta.ts';
 import type { ServerConfig } from './config.ts';
 
 const HEARTBEATS_PER_LEASE = 10;

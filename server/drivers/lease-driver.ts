@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import { unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
-import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
+import { type CellId, type Incarnation, isVolumeCatalogCell, type ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { LeaseMark, LeaseView } from '../../lease/actions.ts';
 import type { KnownView } from '../../lease/group.ts';
@@ -16,6 +16,8 @@ import type { WakeQueue } from './wake-queue.ts';
 /** The jitter of attempts is this part of a lease: with few competitors, a rare collision costs less than a delay. */
 const JITTERS_PER_LEASE = 400;
 const JITTER_MS_MAX = 5;
+/** Members of a volume's catalog wait this part of a lease longer than the member before them in the view. */
+const HANDICAPS_PER_LEASE = 20;
 
 export interface LeaseDriverParts extends LeaseTiming {
   readonly self: ServerId;
@@ -58,6 +60,8 @@ export class LeaseDriver {
         const view = parts.knownView(cell);
         return view === null ? null : this.#viewOf(view);
       },
+      // A server is primary of few of them.
+      renewsTogether: isVolumeCatalogCell,
       jitterMaxMs: Math.min(JITTER_MS_MAX, parts.leaseMs / JITTERS_PER_LEASE),
       options: '--lease, --clock-skew or --lease-algorithm',
       send: (to, frame, deferrable) => parts.transport().send(to, CHANNEL_LEASE, frame, { deferrable }),
@@ -75,11 +79,21 @@ export class LeaseDriver {
     if (!viewVoters(view).includes(this.#parts.self)) return;
     this.#opened.set(cell, view);
     const { number, members, joint } = view;
+    const handicapMs = this.#handicapMs(cell, view);
     this.#link.step(
       joint === undefined
-        ? { kind: 'open', cell, view: number, members, handicapMs: 0 }
-        : { kind: 'open', cell, view: number, members, joint, handicapMs: 0 },
+        ? { kind: 'open', cell, view: number, members, handicapMs }
+        : { kind: 'open', cell, view: number, members, joint, handicapMs },
     );
+  }
+
+  /** The order of a catalog's members spreads the primaries, and its members do not collide at its creation. */
+  #handicapMs(cell: CellId, { members }: View): number {
+    const { self, leaseMs } = this.#parts;
+    if (!isVolumeCatalogCell(cell)) return 0;
+    // A member that is to leave comes last.
+    const place = members.includes(self) ? members.indexOf(self) : members.length;
+    return (place * leaseMs) / HANDICAPS_PER_LEASE;
   }
 
   /** Whether this server tries to acquire the cell's lease, or has it. */

@@ -69,6 +69,8 @@ export interface LeaseLinkParts extends LeaseTiming {
   /** The recorded number of the view of all cells. Absent if each cell has a view of its own. */
   readonly view?: () => number;
   readonly jitterMaxMs?: number;
+  /** @see LeaseConfig.renewsTogether */
+  readonly renewsTogether?: (cell: CellId) => boolean;
   /**
    * Whether this server votes for a peer that does not hold the cell. If not, it drops the peer's READ and WRITE, as a
    * network may do. A peer that holds the cell may renew in any case. Absent if every member may hold every cell.
@@ -210,7 +212,17 @@ export class LeaseLink {
 
   /** Called at the start and after a clock fault: a host with a new incarnation, which begins with a recovery wait. */
   #newHost(): LeaseHost {
-    const { self, leaseMs, clockSkewMaxMs, algorithm, earlier, knownView, view, jitterMaxMs } = this.#parts;
+    const {
+      self,
+      leaseMs,
+      clockSkewMaxMs,
+      algorithm,
+      earlier,
+      knownView,
+      view,
+      jitterMaxMs,
+      renewsTogether,
+    } = this.#parts;
     this.#coveredUntilMs = -Infinity;
     this.#offsetMs = this.#parts.clock.wallDriftMs();
     this.#sleptMs = this.#parts.clock.sleptMs();
@@ -226,6 +238,7 @@ export class LeaseLink {
       ...(knownView === undefined ? {} : { knownView }),
       ...(view === undefined ? {} : { view: view() }),
       ...(jitterMaxMs === undefined ? {} : { jitterMaxMs }),
+      ...(renewsTogether === undefined ? {} : { renewsTogether }),
     };
     return new LeaseHost(config, this.nowMs());
   }

@@ -1,7 +1,14 @@
 import type { Logger } from 'pino';
 import { AssertionFailure, assert, unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
-import { CATALOG_CELL, type FileId, type Incarnation, isCatalogCell, type ServerId } from '../../base/ids.ts';
+import {
+  CATALOG_CELL,
+  type FileId,
+  type Incarnation,
+  isCatalogCell,
+  isVolumeCatalogCell,
+  type ServerId,
+} from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { PeerStatus, ReplicaAction, ReplicaEvent, Role } from '../../replica/actions.ts';
 import type { Epoch, Position } from '../../replica/epoch.ts';
@@ -121,7 +128,6 @@ export class ReplicaDriver {
     return this.#core.role;
   }
 
-  /** Cheaper than `status`, which examines each peer. */
   get view(): View {
     return this.#core.view;
   }
@@ -132,9 +138,9 @@ export class ReplicaDriver {
 
   /** The replicas as this primary sees them; a disconnected one is unreachable at once. */
   peers(isConnected: (server: ServerId) => boolean): PeerStatus[] {
-    return this.status().peers.map((peer) =>
-      isConnected(peer.server) ? peer : { ...peer, state: 'unreachable' },
-    );
+    return this.#core
+      .peers(this.#around.clock.nowMs())
+      .map((peer) => (isConnected(peer.server) ? peer : { ...peer, state: 'unreachable' }));
   }
 
   /** @see Replica.boundUntilMs. Includes what bound earlier cores. */
@@ -173,6 +179,11 @@ export class ReplicaDriver {
   /** The last operation that was numbered here, applied or not. */
   get orderedSeq(): number {
     return this.#core.orderedSeq;
+  }
+
+  /** If this server is the primary, the members, and servers that a change under way may make members. */
+  get futureMembers(): readonly ServerId[] {
+    return this.#core.futureMembers;
   }
 
   /** Whether a read that depends on `dependsOnSeq` may be answered here now. A missing right is requested. */
@@ -348,6 +359,7 @@ export class ReplicaDriver {
         appliesAtPrimary: this.subject.appliesAtPrimary,
         heartbeatMs: around.heartbeatMs,
         quietHeartbeatMs: around.quietHeartbeatMs,
+        beatsWithLease: isVolumeCatalogCell(this.file),
         silentMs: around.silentMs,
         readLeaseMs: around.readLeaseMs,
         startGuardUntilMs: Math.max(around.startGuardUntilMs(this.file), boundUntilMs),

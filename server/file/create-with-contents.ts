@@ -1,6 +1,12 @@
 import { assert } from '../../base/assert.ts';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
-import type { FileId, ServerId } from '../../base/ids.ts';
+import {
+  type CatalogNumber,
+  catalogOfInode,
+  type FileId,
+  ROOT_CATALOG,
+  type ServerId,
+} from '../../base/ids.ts';
 import type { NumberPlacement } from '../../replica/create-with-contents.ts';
 import type {
   Command,
@@ -13,9 +19,11 @@ import type {
   ServerInfo,
 } from '../../wire/catalog-api.ts';
 import type { FileWithContents as NewFile, NewFileOutcome, NewFilesRequest } from '../../wire/new-files.ts';
+import type { PlacementClass } from '../../wire/placement-class.ts';
 import type { NumbersRequest, ReservedNumbers } from '../../wire/reserved-numbers.ts';
 import type { Clock } from '../process/clock.ts';
 import type { NumberedRequest } from '../requests/numbered-requests.ts';
+import { assertCatalogNamed, movedRefusal } from '../routing/named-catalog.ts';
 import type { CallOptions } from '../routing/router.ts';
 import type { NewReplica } from '../storage/store.ts';
 import type { Counter } from '../telemetry/metrics.ts';
@@ -25,7 +33,7 @@ import { CREATED_WITH_CONTENTS, outcomeOf, outcomeWithEntry, refused } from './c
 import { type FileNumbers, isRefusedByCatalog } from './file-numbers.ts';
 import type { FirstContents, Refusal } from './first-contents.ts';
 import type { ReplicaHost } from './replica-host.ts';
-import type { StorageSettings, VolumeStorage } from './storage-settings.ts';
+import type { FileClass, StorageSettings, VolumeStorage } from './storage-settings.ts';
 
 /** Contents of all files that are being created; more are refused with `busy`. */
 const IN_PROGRESS_BYTES_MAX = 64 * 1024 * 1024;
@@ -41,8 +49,11 @@ export interface CreateWithContentsParts {
   readonly host: Pick<ReplicaHost, 'has' | 'directoryEntryCreated'>;
   readonly traffic: Traffic;
   readonly outcomes: Counter;
-  /** Whether new numbers would have better members than these, all reachable and with free space. */
-  isOutdated(members: readonly ServerId[], servers: readonly ServerInfo[]): boolean;
+  catalogOf(inode: number): CatalogNumber;
+  /** Fetches the newest list of catalogs, by which `catalogOf` then answers. */
+  refreshCatalogs(): Promise<void>;
+  /** Whether new numbers would have better members than these: allowed, reachable, and with free space. */
+  isOutdated(members: readonly ServerId[], servers: readonly ServerInfo[], required: PlacementClass): boolean;
   /** Voids numbers after the answer, durably: contents stored under them may then be removed. */
   voidNumbers(owner: number, inodes: readonly number[]): void;
   query<Q extends Query>(query: Q, options?: CallOptions): Promise<QueryResults[Q['kind']]>;
@@ -55,6 +66,8 @@ export interface CreateWithContentsParts {
 
 interface PlacedGroup {
   readonly members: readonly ServerId[];
+  /** The class of the files now. */
+  readonly class: FileClass;
   readonly places: number[];
 }
 
@@ -72,8 +85,12 @@ export class CreateWithContents {
     this.#parts = parts;
   }
 
-  reserve(request: NumbersRequest): Promise<ReservedNumbers> {
-    return this.#parts.numbers.reserve(request);
+  /** @see FileNumbers.reserve */
+  reserve(
+    request: NumbersRequest,
+    assertAllowed?: (catalog: CatalogNumber) => void,
+  ): Promise<ReservedNumbers> {
+    return this.#parts.numbers.reserve(request, assertAllowed);
   }
 
   /**
@@ -93,12 +110,46 @@ export class CreateWithContents {
       return Promise.reject(busy);
     }
     this.#bytesInProgress += bytes;
-    const bearing = this.#createAll(request, options).finally(() => {
+    const creation = this.#createInCatalog(request, options).finally(() => {
       this.#bytesInProgress -= bytes;
       this.#inProgress.delete(name);
     });
-    this.#inProgress.set(name, bearing);
-    return bearing;
+    this.#inProgress.set(name, creation);
+    return creation;
+  }
+
+  /** Creates the files in their catalog, which the client names: its position is one of that catalog. */
+  async #createInCatalog(request: NewFilesRequest, options: CallOptions): Promise<NewFileOutcome[]> {
+    const { catalogOf, refreshCatalogs } = this.#parts;
+    const inodes = request.newFiles.flatMap(({ parent, inode }) => [parent, inode]);
+    const [first] = request.newFiles;
+    const catalogHere = () => (first === undefined ? ROOT_CATALOG : catalogOf(first.parent));
+    // A client that has learned of a move earlier names the volume's new catalog.
+    const { catalog: named = ROOT_CATALOG } = options;
+    if (named !== ROOT_CATALOG && catalogHere() !== named) await refreshCatalogs();
+    const catalog = catalogHere();
+    const hasMoved =
+      catalog !== ROOT_CATALOG && inodes.every((inode) => catalogOfInode(inode) === ROOT_CATALOG);
+    if (hasMoved && named === ROOT_CATALOG) return this.#createdBeforeMove(request, options, catalog);
+    if (inodes.some((inode) => catalogOf(inode) !== catalog))
+      throw new ServiceError('bad-request', 'The new files, or their numbers, are of several volumes');
+    assertCatalogNamed(catalog, options.catalog);
+    return this.#createAll(request, { ...options, onlyThere: true });
+  }
+
+  /**
+   * The root catalog alone knows whether an attempt has created the files before their volume moved.
+   * @throws ServiceError if none has, and none will
+   */
+  async #createdBeforeMove(
+    request: NewFilesRequest,
+    options: CallOptions,
+    movedTo: CatalogNumber,
+  ): Promise<NewFileOutcome[]> {
+    const outcomes = await this.#closeRequest(request, options);
+    if (outcomes.some(({ kind }) => kind !== 'not-created')) return outcomes;
+    if (options.catalog === undefined) assertCatalogNamed(movedTo);
+    throw movedRefusal(movedTo);
   }
 
   /** Stores the contents at the members; creates the entries of files that have none, and settles the others. */
@@ -109,7 +160,7 @@ export class CreateWithContents {
     const storage = places.every((place) => place !== null)
       ? await this.#parts.settings.ofDirectory(newFiles[0]?.parent)
       : null;
-    const groups = storage === null ? null : groupsOf(places, storage);
+    const groups = storage === null ? null : await this.#groupsOf(places, storage);
     if (storage === null || groups === null) return this.#closeRequest(request, options);
     const refusals: Refusal[] = newFiles.map(() => 'no-majority');
     const hasEntry = (place: number): boolean => newFiles[place]?.hasEntry === true;
@@ -220,9 +271,27 @@ export class CreateWithContents {
     return outcomes;
   }
 
+  /** Files with the same servers and class; null if a class has another number of replicas by now. */
+  async #groupsOf(
+    places: readonly (NumberPlacement | null)[],
+    { volume }: VolumeStorage,
+  ): Promise<PlacedGroup[] | null> {
+    const groups = new Map<string, PlacedGroup>();
+    for (const [index, place] of places.entries()) {
+      if (place === null) return null;
+      const key = [place.placement, ...place.members].join();
+      const files = groups.get(key)?.class ?? (await this.#parts.settings.ofClass(volume, place.placement));
+      if (place.replicas !== files.replicas) return null;
+      const group = groups.get(key) ?? { members: place.members, class: files, places: [] };
+      group.places.push(index);
+      groups.set(key, group);
+    }
+    return [...groups.values()];
+  }
+
   /** Stores the contents of one group at its members; sets in `refusals`, for each file, why not, or null. */
   async #storeGroup(
-    { members, places }: PlacedGroup,
+    { members, places }: Pick<PlacedGroup, 'members' | 'places'>,
     { volume }: VolumeStorage,
     newFiles: readonly NewFile[],
     refusals: Refusal[],
@@ -249,8 +318,8 @@ export class CreateWithContents {
     groups: readonly PlacedGroup[],
     { servers }: VolumeStorage,
   ): void {
-    for (const { members, places } of groups) {
-      if (!this.#parts.isOutdated(members, servers)) continue;
+    for (const { members, places, class: files } of groups) {
+      if (!this.#parts.isOutdated(members, servers, files)) continue;
       for (const place of places) {
         const outcome = outcomes[place];
         if (outcome?.kind === 'created') outcomes[place] = { ...outcome, renew: true };
@@ -309,19 +378,4 @@ function numberedRequestOf({ session, number, since }: NewFilesRequest): Numbere
 
 function isCreateResult(result: CommandResults['forgo' | 'bear']): result is CreateWithContentsResult {
   return 'files' in result;
-}
-
-function groupsOf(
-  places: readonly (NumberPlacement | null)[],
-  { volume }: VolumeStorage,
-): PlacedGroup[] | null {
-  const groups = new Map<string, PlacedGroup>();
-  for (const [index, place] of places.entries()) {
-    if (place === null || place.replicas !== volume.replicas) return null;
-    const key = place.members.join();
-    const group = groups.get(key) ?? { members: place.members, places: [] };
-    group.places.push(index);
-    groups.set(key, group);
-  }
-  return [...groups.values()];
 }

@@ -60,24 +60,29 @@ export function creationsOf(parts: CreationsParts): Creations {
       );
     });
   };
-  const isOutdated: Placement['isOutdated'] = (members, servers) => placement.isOutdated(members, servers);
-  const settings = new StorageSettings({ clock, query });
+  const isOutdated: Placement['isOutdated'] = (...members) => placement.isOutdated(...members);
+  const catalogOf = (inode: number) => gateway.ofInode(inode).number;
+  const settings = new StorageSettings({ clock, catalogOf, query });
   const contents = new FirstContents({
     ...{ self, incarnation, world, log, host, store, isConnected },
     call: (...call) => transport().call(...call),
   });
   const numbers = new FileNumbers({
-    ...{ self, clock, settings, command },
-    choose: (replicas, servers) => placement.choose(replicas, servers),
+    ...{ self, clock, settings, catalogOf, command },
+    choose: (...wanted) => placement.choose(...wanted),
   });
   const shared = { clock, contents, numbers, settings, host, traffic, outcomes, isOutdated };
   return {
     contents,
-    files: new CreateWithContents({ ...shared, query, command, voidNumbers }),
+    files: new CreateWithContents({
+      ...{ ...shared, catalogOf, query, command, voidNumbers },
+      refreshCatalogs: () => gateway.services.catalogs.refresh(),
+    }),
     wholeFiles: new WholeFiles({
       ...{ ...shared, world },
       isUnderstood: () => doAllPeersKnowReplace(transport()),
-      flushCatalog: () => gateway.flushCatalog(),
+      catalogOf,
+      flushCatalogOf: (inode) => gateway.ofInode(inode).flush(),
     }),
   };
 }

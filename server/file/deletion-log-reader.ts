@@ -35,6 +35,11 @@ export class DeletionLogReader {
     return this.#isWritten;
   }
 
+  /** Whether all rows that were read are finished and trimmed. */
+  get isDone(): boolean {
+    return this.#rows.size === 0 && this.#trimmed >= this.#cursor;
+  }
+
   /** Calls `found` for the files of new rows. @returns `incomplete` if rows may be missing before them */
   async read(found: (file: FileId) => void): Promise<'complete' | 'incomplete'> {
     let isComplete = true;

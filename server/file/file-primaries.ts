@@ -56,8 +56,8 @@ export class FilePrimaries {
       nextMarkNumber: () => ++this.#lastMarkNumber,
       isLive: seen !== undefined,
       markedInEpoch: seen?.markedInEpoch ?? null,
-      flush: () => catalog.flush(),
-      epoch: () => catalog.epoch(),
+      flush: () => catalog.flush(driver.file),
+      epoch: () => catalog.epoch(driver.file),
       knows: (contents) => isInCatalog(store, catalog, driver.file, contents),
     };
     const primary: FilePrimary = new FilePrimary(driver, store, clock, inCatalog, assertLocked);

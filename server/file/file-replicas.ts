@@ -133,7 +133,7 @@ export class FileReplicas {
   noteMark(
     driver: ReplicaDriver,
     { allowedBytes = Infinity, changedNs, flags = [] }: Attributes,
-    markedInEpoch: number = this.#parts.catalog.epoch(),
+    markedInEpoch: number = this.#parts.catalog.epoch(driver.file),
   ): void {
     this.#seenLive.set(driver, {
       ...{ allowedBytes, changedNs, markedInEpoch },
@@ -211,7 +211,7 @@ export class FileReplicas {
     const { host, store, catalog, self } = this.#parts;
     await host.creationEnded(file);
     if (store.record(file) !== null) return host.load(file);
-    const epoch = catalog.epoch();
+    const epoch = catalog.epoch(file);
     const here = catalog.recentAttributes(file);
     const attributes = here?.replicas.includes(self) === true ? here : await catalog.attributes(file);
     if (attributes.kind !== 'file')

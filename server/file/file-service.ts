@@ -171,8 +171,8 @@ export class LocalFileService implements FileService {
     return this.#reads.stateAt(file, await this.replicas.primary(file));
   }
 
-  async changeMembers(file: FileId, members: readonly ServerId[]): Promise<View> {
-    return (await this.memberChanges.change(file, members)).view;
+  async changeMembers(file: FileId, members: readonly ServerId[], decidedBy?: number): Promise<View> {
+    return (await this.memberChanges.change(file, members, decidedBy)).view;
   }
 
   async lock(file: FileId, order: LockOrder, holder: string | null = null): Promise<LockGrant> {

@@ -45,7 +45,10 @@ export class FileSettling {
 
   constructor(parts: FileSettlingParts) {
     this.#parts = parts;
-    this.#settler = new SettleBatches((files) => parts.catalog.command({ kind: 'settle', files }));
+    this.#settler = new SettleBatches(
+      (file) => parts.catalog.catalogOf(file),
+      (files) => parts.catalog.command({ kind: 'settle', files }),
+    );
   }
 
   /** @param unsynced changes; the answer says whether all of them are in the flushed contents */
@@ -83,11 +86,11 @@ export class FileSettling {
   /** @returns whether the catalog durably knows the current contents; if not, a primary has to mark the file */
   async #flushInCatalog(file: FileId): Promise<boolean> {
     const { catalog, store } = this.#parts;
-    const epoch = catalog.epoch();
+    const epoch = catalog.epoch(file);
     const { versionEpoch, versionSeq } = store.attributes(file);
     const isKnown = await isInCatalog(store, catalog, file, { epoch: versionEpoch, seq: versionSeq });
-    if (isKnown) await catalog.flush();
-    return isKnown && catalog.epoch() === epoch;
+    if (isKnown) await catalog.flush(file);
+    return isKnown && catalog.epoch(file) === epoch;
   }
 
   /** Seals a file of policy `read-only`. @see FileService.seal */

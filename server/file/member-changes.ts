@@ -14,7 +14,7 @@ import type { ReplicaHost } from './replica-host.ts';
 export interface MemberChangesParts {
   readonly world: World;
   readonly log: Logger;
-  readonly catalog: Pick<CatalogAccess, 'command' | 'durably'>;
+  readonly catalog: Pick<CatalogAccess, 'command' | 'durably' | 'catalogOf'>;
   readonly host: Pick<ReplicaHost, 'loaded'>;
   readonly replicas: Pick<FileReplicas, 'primary'>;
   isServer(server: ServerId): Promise<boolean>;
@@ -39,13 +39,13 @@ export class MemberChanges {
   }
 
   /** @see FileService.changeMembers */
-  async change(file: FileId, members: readonly ServerId[]): Promise<MemberChange> {
+  async change(file: FileId, members: readonly ServerId[], decidedBy?: number): Promise<MemberChange> {
     await this.#assertPossible(members);
     const { host, replicas } = this.#parts;
     const hadPrimary = host.loaded(file)?.isPrimary === true;
     const driver = await replicas.primary(file);
     const { usedAtMs } = driver;
-    const view = await this.#plans.change(driver, members);
+    const view = await this.#plans.change(driver, members, decidedBy);
     // The next primary reports it too, but there may be none for a while.
     await this.reports.follow(driver, view);
     return { view, unused: hadPrimary || driver.usedAtMs !== usedAtMs ? null : driver };

@@ -9,15 +9,15 @@ import {
   type PlanOutcome,
 } from '../../wire/catalog-api.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
-import { Batches } from '../process/batches.ts';
 import type { CatalogAccess } from './catalog-access.ts';
+import { CatalogBatches } from './catalog-batches.ts';
 import { isUnknownCommand } from './unknown-command.ts';
 
 const RETRY_MS = 100;
 
 interface MemberPlansParts {
   readonly log: Logger;
-  readonly catalog: Pick<CatalogAccess, 'durably'>;
+  readonly catalog: Pick<CatalogAccess, 'durably' | 'catalogOf'>;
 }
 
 type PlannedFile = Omit<CommandOf<'plan-members'>, 'kind'>;
@@ -39,18 +39,29 @@ export class MemberPlans {
   readonly #parts: MemberPlansParts;
   readonly #plans = new WeakMap<ReplicaDriver, Plans>();
   /** Null if members of the catalog run an earlier release. */
-  readonly #batches: Batches<PlannedFile, PlanOutcome | null>;
+  readonly #batches: CatalogBatches<PlannedFile, PlanOutcome | null>;
 
   constructor(parts: MemberPlansParts) {
     this.#parts = parts;
-    this.#batches = new Batches(MOVED_FILES_MAX, (files) => this.#sendAll(files));
+    const catalogOf = (file: number) => parts.catalog.catalogOf(file);
+    this.#batches = new CatalogBatches(catalogOf, MOVED_FILES_MAX, (files) => this.#sendAll(files));
   }
 
-  /** Plans the new members, and changes the members; resolves with the final view. @throws ServiceError */
-  async change(driver: ReplicaDriver, members: readonly ServerId[]): Promise<View> {
+  /**
+   * Plans the new members, and changes the members.
+   * @param decidedBy the number of the view by which these members were chosen: a later view stays as it is
+   * @returns the final view
+   * @throws ServiceError
+   */
+  async change(
+    driver: ReplicaDriver,
+    members: readonly ServerId[],
+    decidedBy = Number.POSITIVE_INFINITY,
+  ): Promise<View> {
     const { view } = driver;
     // The new members of a joint view were planned before it.
     if (view.joint !== undefined) return driver.changeMembers(members);
+    if (view.number > decidedBy) return view;
     const added = members.filter((member) => !view.members.includes(member));
     if (added.length > 0) await this.#plan(driver, view, added);
     const plans = this.#plansOf(driver);

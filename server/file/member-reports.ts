@@ -2,9 +2,10 @@ import type { Logger } from 'pino';
 import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { View } from '../../replica/view.ts';
-import { type Command, MOVED_FILES_MAX } from '../../wire/catalog-api.ts';
+import { MOVED_FILES_MAX } from '../../wire/catalog-api.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
-import { Batches } from '../process/batches.ts';
+import type { CatalogAccess } from './catalog-access.ts';
+import { CatalogBatches } from './catalog-batches.ts';
 import { isUnknownCommand } from './unknown-command.ts';
 
 const REPORT_RETRY_MS = 5_000;
@@ -12,7 +13,7 @@ const REPORT_RETRY_MS = 5_000;
 interface MemberReportsParts {
   readonly world: World;
   readonly log: Logger;
-  readonly catalog: { command(command: Command): Promise<unknown> };
+  readonly catalog: Pick<CatalogAccess, 'command' | 'catalogOf'>;
 }
 
 interface FollowedFile {
@@ -25,15 +26,16 @@ interface Report {
   readonly ended: Promise<unknown>;
 }
 
-/** Reports views of files to the catalog, those of many files with one command. */
+/** Reports views of files to their catalogs, those of many files with one command. */
 export class MemberReports {
   readonly #parts: MemberReportsParts;
   readonly #reports = new WeakMap<ReplicaDriver, Report>();
-  readonly #batches: Batches<FollowedFile, unknown>;
+  readonly #batches: CatalogBatches<FollowedFile, unknown>;
 
   constructor(parts: MemberReportsParts) {
     this.#parts = parts;
-    this.#batches = new Batches(MOVED_FILES_MAX, async (files) => {
+    const catalogOf = (file: number) => parts.catalog.catalogOf(file);
+    this.#batches = new CatalogBatches(catalogOf, MOVED_FILES_MAX, async (files) => {
       await this.#send(files);
       return [];
     });

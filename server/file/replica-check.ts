@@ -1,4 +1,5 @@
-import type { FileId, ServerId } from '../../base/ids.ts';
+import { ServiceError } from '../../base/errors.ts';
+import type { CatalogNumber, FileId, ServerId } from '../../base/ids.ts';
 import { viewMembersFormat, viewsConflict, viewVoters } from '../../replica/view.ts';
 import type { PlacedFile, Query, QueryResults } from '../../wire/catalog-api.ts';
 import type { Finding } from '../../wire/http-api.ts';
@@ -13,6 +14,7 @@ export interface ReplicaCheckParts {
   readonly store: Pick<FileStore, 'list' | 'record'>;
   readonly conflicts: Pick<ViewConflicts, 'current' | 'compare'>;
   unsettleable(): readonly Unsettleable[];
+  catalogOf(file: number): CatalogNumber;
   query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
 }
 
@@ -22,7 +24,7 @@ export interface CheckedPage {
   readonly next: number | null;
 }
 
-/** Compares the replicas of this server with the catalog, for `leasehold check`; changes nothing. */
+/** Compares the replicas of this server with the catalogs, for `leasehold check`; changes nothing. */
 export class ReplicaCheck {
   readonly #parts: ReplicaCheckParts;
 
@@ -33,9 +35,9 @@ export class ReplicaCheck {
   async page(after: FileId): Promise<CheckedPage> {
     const { store, query } = this.#parts;
     const page = store.list(after, PAGE);
-    const { files, reserved } = await query({ kind: 'placed', inodes: page });
-    const placed = new Map(files.map((file) => [file.inode, file]));
-    const awaited = new Set(reserved);
+    const answers = await this.#askCatalogs(page, (own) => query({ kind: 'placed', inodes: own }));
+    const placed = new Map(answers.flatMap(({ files }) => files.map((file) => [file.inode, file])));
+    const awaited = new Set(answers.flatMap(({ reserved }) => reserved));
     const known = new Map(this.#parts.conflicts.current.map(({ file, what }) => [file, what]));
     const findings = page.flatMap((file) => {
       if (awaited.has(file)) return [];
@@ -79,9 +81,25 @@ export class ReplicaCheck {
 
   async #withPaths(findings: readonly Finding[]): Promise<readonly Finding[]> {
     const inodes = findings.filter(({ kind }) => kind !== 'unnamed').map(({ file }) => file);
-    if (inodes.length === 0) return findings;
-    const { paths } = await this.#parts.query({ kind: 'paths', inodes });
+    const { query } = this.#parts;
+    const answers = await this.#askCatalogs(inodes, (own) => query({ kind: 'paths', inodes: own }));
+    const paths = answers.flatMap((answer) => answer.paths);
     const names = new Map(paths.map(({ inode, volume, path }) => [inode, `${volume}:${path}`]));
     return findings.map((finding) => ({ ...finding, path: names.get(finding.file) ?? null }));
+  }
+
+  /** Asks each catalog about its own files. The catalog of a removed volume has none. */
+  async #askCatalogs<Answer>(
+    inodes: readonly number[],
+    ask: (inodes: number[]) => Promise<Answer>,
+  ): Promise<readonly Answer[]> {
+    const byCatalog = Map.groupBy(inodes, (inode) => this.#parts.catalogOf(inode));
+    const asked = [...byCatalog.values()].map((own) =>
+      ask(own).catch((error: unknown) => {
+        if (error instanceof ServiceError && error.code === 'not-found') return null;
+        throw error;
+      }),
+    );
+    return (await Promise.all(asked)).filter((answer) => answer !== null);
   }
 }

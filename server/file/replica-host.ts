@@ -139,12 +139,19 @@ export class ReplicaHost {
     };
   }
 
-  /** Adds the catalog's replica, which stays loaded. */
+  /** Adds a catalog's replica, which stays loaded until `release`. */
   adopt(make: (around: ReplicaSurroundings) => ReplicaDriver): ReplicaDriver {
     const driver = make(this.#around);
     this.#drivers.set(driver.file, driver);
     this.#noteView(driver.file, driver.view);
     return driver;
+  }
+
+  /** Unloads a catalog's replica. Its messages are dropped from now on: only `adopt` adds one again. */
+  release(driver: ReplicaDriver): void {
+    this.unload(driver);
+    this.#changedViews.delete(driver.file);
+    this.#ended.delete(driver.file);
   }
 
   has(file: FileId): boolean {

@@ -23,6 +23,8 @@ export interface ReservationSweepParts {
   readonly world: World;
   readonly log: Logger;
   isCatalogPrimary(): boolean;
+  /** @see StewardParts.catalogPosition */
+  catalogPosition(): string;
   query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
   /** Has the file's primary report the size; if there is none, a server becomes primary. */
   settle(file: FileId, timeoutMs: number): Promise<FileState>;
@@ -61,12 +63,15 @@ export class ReservationSweep {
   #marksBefore = new Map<number, LiveMark>();
   readonly #settled = new Map<number, Settled>();
   #roundNumber = 0;
+  /** Where the catalog was when it had no live file to be settled. */
+  #emptyAt: string | null = null;
 
   constructor(parts: ReservationSweepParts) {
     this.#parts = parts;
     this.#rounds = new Rounds({
       world: parts.world,
       periodMs: parts.periodMs ?? PERIOD_MS,
+      isDue: () => this.#marksBefore.size > 0 || this.#settled.size > 0 || parts.isCatalogPrimary(),
       work: () => this.#round(),
       failed: (error) =>
         parts.log.debug({ err: error }, 'settling live files failed; trying again in the next round'),
@@ -83,7 +88,11 @@ export class ReservationSweep {
 
   /** As the catalog's primary, has those files settled whose mark is the same as in the round before. */
   async #round(): Promise<void> {
-    const found = this.#parts.isCatalogPrimary() ? await this.#findMarks() : new Map<number, LiveMark>();
+    const { isCatalogPrimary, catalogPosition } = this.#parts;
+    const position = isCatalogPrimary() ? catalogPosition() : null;
+    if (position !== null && position === this.#emptyAt) return;
+    const found = position === null ? new Map<number, LiveMark>() : await this.#findMarks();
+    this.#emptyAt = found.size === 0 ? position : null;
     const before = this.#marksBefore;
     this.#marksBefore = found;
     this.#roundNumber++;

@@ -1,6 +1,7 @@
+import type { CatalogNumber } from '../../base/ids.ts';
 import type { LiveMark } from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
-import { Batches } from '../process/batches.ts';
+import { CatalogBatches } from './catalog-batches.ts';
 
 interface SettledFile {
   readonly inode: number;
@@ -13,12 +14,12 @@ interface SettledFile {
 
 const FILES_MAX = 500;
 
-/** Settles many files with one command. */
+/** Settles many files with one command of their catalog. */
 export class SettleBatches {
-  readonly #batches: Batches<SettledFile, unknown>;
+  readonly #batches: CatalogBatches<SettledFile, unknown>;
 
-  constructor(send: (files: SettledFile[]) => Promise<unknown>) {
-    this.#batches = new Batches(FILES_MAX, async (files) => {
+  constructor(catalogOf: (inode: number) => CatalogNumber, send: (files: SettledFile[]) => Promise<unknown>) {
+    this.#batches = new CatalogBatches(catalogOf, FILES_MAX, async (files) => {
       await send([...files]);
       return [];
     });

@@ -1,6 +1,15 @@
 import { LruMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
-import type { FileSettings, Query, QueryResults, ServerInfo, VolumeInfo } from '../../wire/catalog-api.ts';
+import type { CatalogNumber } from '../../base/ids.ts';
+import type {
+  DirectoryClass,
+  FileSettings,
+  Query,
+  QueryResults,
+  ServerInfo,
+  VolumeInfo,
+} from '../../wire/catalog-api.ts';
+import type { PlacementClass } from '../../wire/placement-class.ts';
 import type { Clock } from '../process/clock.ts';
 import type { CallOptions } from '../routing/router.ts';
 
@@ -14,9 +23,23 @@ export interface VolumeStorage {
   readonly servers: readonly ServerInfo[];
 }
 
+/** What says where new files of a volume are, unless their directory does. */
+export type ClassedVolume = Pick<VolumeInfo, 'name' | 'root' | 'replicas' | 'labels' | 'zones'>;
+
+/** Servers and number of replicas of new files. */
+export interface FileClass extends PlacementClass {
+  readonly replicas: number;
+}
+
 export interface StorageSettingsParts {
   readonly clock: Pick<Clock, 'nowMs'>;
+  catalogOf(inode: number): CatalogNumber;
   query<Q extends Query>(query: Q, options?: CallOptions): Promise<QueryResults[Q['kind']]>;
+}
+
+interface KnownClasses {
+  readonly classes: readonly DirectoryClass[];
+  readonly untilMs: number;
 }
 
 /** The catalog's storage settings: of volumes at most a second old, of files current. */
@@ -24,6 +47,7 @@ export class StorageSettings {
   readonly #parts: StorageSettingsParts;
   readonly #volumes = new LruMap<number, string>(DIRECTORIES_MAX);
   readonly #known = new Map<string, VolumeStorage & { readonly untilMs: number }>();
+  readonly #classes = new Map<CatalogNumber, KnownClasses>();
 
   constructor(parts: StorageSettingsParts) {
     this.#parts = parts;
@@ -38,6 +62,26 @@ export class StorageSettings {
     const storage = { volume, servers, untilMs: clock.nowMs() + KNOWN_MS };
     this.#known.set(name, storage);
     return storage;
+  }
+
+  /** The class of new files in a directory that has this placement. */
+  async ofClass({ name, root, replicas, ...ofVolume }: ClassedVolume, placement: number): Promise<FileClass> {
+    const found =
+      placement === 0
+        ? undefined
+        : (await this.#classesIn(this.#parts.catalogOf(root))).find(
+            (one) => one.directory === placement && one.volume === name,
+          );
+    return { replicas, ...(found ?? ofVolume) };
+  }
+
+  async #classesIn(catalog: CatalogNumber): Promise<readonly DirectoryClass[]> {
+    const { query, clock } = this.#parts;
+    const known = this.#classes.get(catalog);
+    if (known !== undefined && clock.nowMs() < known.untilMs) return known.classes;
+    const { classes } = await query({ kind: 'placement-classes' }, { catalog });
+    this.#classes.set(catalog, { classes, untilMs: clock.nowMs() + KNOWN_MS });
+    return classes;
   }
 
   async servers(): Promise<readonly ServerInfo[]> {

@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
+import type { World } from '../../base/world.ts';
 import type { Position } from '../../replica/epoch.ts';
 import { epochEqual, positionCompare } from '../../replica/epoch.ts';
 import type { ReplicaRecord } from '../../replica/record.ts';
@@ -26,6 +27,7 @@ type Need = 'settled' | 'waiting' | 'deleted' | 'moved' | 'unreported' | 'interr
 
 export interface UnneededReplicasParts {
   readonly self: ServerId;
+  readonly world: Pick<World, 'nextTick'>;
   readonly log: Logger;
   readonly store: Pick<FileStore, 'record'>;
   readonly departed: Pick<DepartedFiles, 'add'>;
@@ -63,14 +65,19 @@ export class UnneededReplicas {
 
   /**
    * Adds those files to `again` that must be compared again later: the catalog does not place the replica here in its
-   * present view. A page is in `again`, as far as it must be, when the next one is requested.
+   * present view. A page is in `again`, as far as it must be, when the next one is requested; it has a tick of its own.
    */
   async compare(pages: Iterable<readonly FileId[]>, again: Set<FileId>): Promise<void> {
     const moved = new Map<FileId, PlacedFile>();
     const unreported: FileId[] = [];
     const deleted: FileId[] = [];
     const interrupted: FileId[] = [];
+    let isFirst = true;
     for (const page of pages) {
+      // The catalog's primary answers its own query in the same tick.
+      if (!isFirst) await this.#parts.world.nextTick();
+      isFirst = false;
+      if (page.length === 0) continue;
       const { files, reserved } = await this.#parts.query({ kind: 'placed', inodes: [...page] });
       const placed = new Map(files.map((file) => [file.inode as FileId, file]));
       // Contents are stored before the creation: a reserved number may still become a file, a void one never.
@@ -96,6 +103,12 @@ export class UnneededReplicas {
     for (const file of [...deleted, ...moved.keys(), ...interrupted])
       if (this.#parts.store.record(file) === null && !this.#interrupted.has(file)) again.delete(file);
     await this.#attemptAll(unreported, (file) => [file, () => this.#parts.open(file)]);
+  }
+
+  /** Another catalog has the file now. */
+  forget(file: FileId): void {
+    this.#movedSinceMs.delete(file);
+    this.#interrupted.delete(file);
   }
 
   async #attemptAll<Item>(

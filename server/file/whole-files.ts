@@ -1,9 +1,10 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { FileId, ServerId } from '../../base/ids.ts';
+import type { CatalogNumber, FileId, ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { NumberPlacement } from '../../replica/create-with-contents.ts';
 import type { CommandOf, ServerInfo } from '../../wire/catalog-api.ts';
 import { NEW_FILE_BYTES_MAX } from '../../wire/new-files.ts';
+import type { PlacementClass } from '../../wire/placement-class.ts';
 import { NUMBERS_PER_SET } from '../../wire/reserved-numbers.ts';
 import type { Clock } from '../process/clock.ts';
 import { drawIncarnation } from '../process/incarnation.ts';
@@ -30,14 +31,15 @@ export interface WholeFilesParts {
   readonly clock: Pick<Clock, 'wallNs'>;
   readonly contents: Pick<FirstContents, 'store'>;
   readonly numbers: Pick<FileNumbers, 'reserve' | 'take'>;
-  readonly settings: Pick<StorageSettings, 'ofVolume'>;
+  readonly settings: Pick<StorageSettings, 'ofVolume' | 'ofClass'>;
   readonly host: Pick<ReplicaHost, 'directoryEntryCreated'>;
   readonly traffic: Pick<Traffic, 'countWrite'>;
   readonly outcomes: Counter;
   /** Whether all servers are known to know the command that creates the directory entries. */
   isUnderstood(): boolean;
-  isOutdated(members: readonly ServerId[], servers: readonly ServerInfo[]): boolean;
-  flushCatalog(): Promise<void>;
+  isOutdated(members: readonly ServerId[], servers: readonly ServerInfo[], required: PlacementClass): boolean;
+  catalogOf(inode: number): CatalogNumber;
+  flushCatalogOf(inode: number): Promise<void>;
 }
 
 interface Numbers {
@@ -52,6 +54,7 @@ interface Numbers {
 export class WholeFiles {
   readonly #parts: WholeFilesParts;
   readonly #owner: number;
+  /** By the volume's root and the class: another volume of the same name may be in another catalog. */
   readonly #numbers = new Map<string, Promise<Numbers>>();
 
   constructor(parts: WholeFilesParts) {
@@ -67,14 +70,19 @@ export class WholeFiles {
     return isFull || (quotaBytes > 0 && namedBytes + bytes > quotaBytes);
   }
 
-  /** Stores contents. @returns their part of the command for the entry; null: create the file in two steps */
-  async store(volumeName: string, bytes: Uint8Array): Promise<StoredContents | null> {
+  /**
+   * Stores contents.
+   * @param placement the directory whose placement class the file will have; 0: the volume's
+   * @returns their part of the command for the entry; null: create the file in two steps
+   */
+  async store(volumeName: string, bytes: Uint8Array, placement = 0): Promise<StoredContents | null> {
     const { contents, settings, clock } = this.#parts;
     if (bytes.length > WHOLE_BYTES_MAX || !this.#parts.isUnderstood()) return null;
     const storage = await settings.ofVolume(volumeName);
     const { policy, objectBytes } = storage.volume;
     // Policy "all" needs more than a majority, and "read-only" a seal.
-    const number = policy === 'quorum' ? await this.#takeNumber(storage).catch(nullIfUnreserved) : null;
+    const number =
+      policy === 'quorum' ? await this.#takeNumber(storage, placement).catch(nullIfUnreserved) : null;
     if (number === null) return null;
     const { inode, members } = number;
     const modifiedNs = clock.wallNs();
@@ -96,41 +104,44 @@ export class WholeFiles {
     this.#parts.traffic.countWrite();
   }
 
-  async #takeNumber({
-    volume,
-    servers,
-  }: VolumeStorage): Promise<(NumberPlacement & { readonly inode: number }) | null> {
-    const { numbers, isOutdated } = this.#parts;
+  async #takeNumber(
+    { volume, servers }: VolumeStorage,
+    placement: number,
+  ): Promise<(NumberPlacement & { readonly inode: number }) | null> {
+    const { numbers, settings, isOutdated } = this.#parts;
+    const files = await settings.ofClass(volume, placement);
+    const key = `${this.#parts.catalogOf(volume.root)} ${volume.root} ${placement}`;
     for (let reservations = 0; reservations < 2; ) {
-      let reserved = this.#numbers.get(volume.name);
+      let reserved = this.#numbers.get(key);
       if (reserved === undefined) {
-        reserved = this.#reserve(volume.name);
-        this.#numbers.set(volume.name, reserved);
+        reserved = this.#reserve(volume.name, placement);
+        this.#numbers.set(key, reserved);
         reservations++;
       }
       const range = await reserved.catch((error: unknown) => {
-        this.#forget(volume.name, reserved);
+        this.#forget(key, reserved);
         throw error;
       });
       const inode = range.next < range.end ? range.next++ : null;
       const place = inode === null ? null : numbers.take(this.#owner, inode);
       const isGood =
-        place !== null && place.replicas === volume.replicas && !isOutdated(place.members, servers);
+        place !== null && place.replicas === files.replicas && !isOutdated(place.members, servers, files);
       if (inode !== null && isGood) return { ...place, inode };
-      this.#forget(volume.name, reserved);
+      this.#forget(key, reserved);
     }
     return null;
   }
 
-  #forget(volume: string, numbers: Promise<Numbers>): void {
-    if (this.#numbers.get(volume) === numbers) this.#numbers.delete(volume);
+  #forget(key: string, numbers: Promise<Numbers>): void {
+    if (this.#numbers.get(key) === numbers) this.#numbers.delete(key);
   }
 
-  async #reserve(volume: string): Promise<Numbers> {
-    const request = { owner: this.#owner, count: NUMBERS_PER_SET, volume };
+  async #reserve(volume: string, placement: number): Promise<Numbers> {
+    const ofClass = placement === 0 ? {} : { placement };
+    const request = { owner: this.#owner, count: NUMBERS_PER_SET, volume, ...ofClass };
     const { first, count } = await this.#parts.numbers.reserve(request);
     // If the command is executed again after a loss of power, it needs the reservation.
-    await this.#parts.flushCatalog();
+    await this.#parts.flushCatalogOf(first);
     return { next: first, end: first + count };
   }
 }
@@ -140,8 +151,12 @@ function nullIfUnreserved(error: unknown): null {
   return isRefusedByCatalog(error) ? null : nullIfOutdated(error);
 }
 
-/** @returns null for the catalog's refusal of a command because a member runs an earlier release; else throws */
+/**
+ * @returns null for the catalog's refusal of a command because a member runs an earlier release, or because the volume
+ * has moved to another catalog than the one that reserved the number; else throws
+ */
 export function nullIfOutdated(error: unknown): null {
-  if (error instanceof ServiceError && error.details.outdated !== undefined) return null;
+  if (error instanceof ServiceError && (error.details.outdated ?? error.details.elsewhere) !== undefined)
+    return null;
   throw error;
 }

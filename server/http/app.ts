@@ -9,6 +9,7 @@ import type { LateErrorReports } from '../live/late-errors.ts';
 import type { LiveHub } from '../live/live-hub.ts';
 import type { NamedLeases } from '../named/named-leases.ts';
 import { closeAfterUnsent } from '../requests/expectation.ts';
+import { USER_PATHS } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { installAudit } from '../security/audit.ts';
 import { installAuthorization } from '../security/authorization.ts';
@@ -29,10 +30,11 @@ import { checkRoutes } from './check-routes.ts';
 import { creationRoutes } from './creation-routes.ts';
 import { dataRoutes } from './data-routes.ts';
 import { eventRoutes } from './event-routes.ts';
-import { FILES_PREFIX, fileRoutes } from './file-routes.ts';
+import { fileRoutes } from './file-routes.ts';
 import { guardHosts, type HostNames } from './hosts.ts';
-import { INFO_PREFIX, infoRoutes } from './info-routes.ts';
+import { infoRoutes } from './info-routes.ts';
 import { refuseInvalidUtf8 } from './invalid-utf8.ts';
+import { junctionRoutes } from './junction-routes.ts';
 import { lateErrorRoutes } from './late-error-routes.ts';
 import { leaseRoutes } from './lease-routes.ts';
 import { localRoutes } from './local-routes.ts';
@@ -163,11 +165,12 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   snapshotRoutes(app, gateway);
   trashRoutes(app, gateway);
   infoRoutes(app, gateway);
+  junctionRoutes(app, gateway);
   statusRoutes(app, gateway, metrics);
   if (scrubber !== undefined) scrubRoutes(app, gateway, scrubber);
   if (check !== undefined) checkRoutes(app, gateway, check);
   membershipRoutes(app, gateway, membership ?? null);
-  if (membership !== undefined) stopCheckRoutes(app, gateway, membership);
+  if (membership !== undefined) stopCheckRoutes(app, gateway);
   if (live !== undefined) {
     eventRoutes(app, live.hub, world);
     webRoutes(app, gateway.services.status.urls, live.control);
@@ -198,12 +201,10 @@ function inOriginForm(handler: RequestListener): RequestListener {
 function routingUrl(request: IncomingMessage): string {
   const url = request.url ?? '/';
   if (!hasBody(request.headers)) delete request.headers['content-type'];
-  for (const prefix of [FILES_PREFIX, INFO_PREFIX]) {
-    if (!url.startsWith(prefix)) continue;
-    delete request.headers['content-type'];
-    return prefix.slice(0, -1);
-  }
-  return url;
+  const route = USER_PATHS.find((one) => url.startsWith(`${one}/`));
+  if (route === undefined) return url;
+  delete request.headers['content-type'];
+  return route;
 }
 
 function countRequests(app: FastifyInstance, metrics: MetricsRegistry): void {

@@ -1,5 +1,7 @@
+import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
+import { type CatalogNumber, ROOT_CATALOG } from '../../base/ids.ts';
 import {
   CacheOwner,
   CacheRequest,
@@ -8,9 +10,15 @@ import {
   FlushRequest,
   Query,
 } from '../../wire/catalog-api.ts';
-import { HEADER_CATALOG_EPOCH, HEADER_CATALOG_SEQ, HEADER_PRIMARY } from '../../wire/http-api.ts';
+import {
+  HEADER_CATALOG,
+  HEADER_CATALOG_EPOCH,
+  HEADER_CATALOG_SEQ,
+  HEADER_PRIMARY,
+} from '../../wire/http-api.ts';
 import type { Gateway } from '../routing/gateway.ts';
-import { callOptionsOf, integerOf } from './input.ts';
+import { commandInNamedCatalog } from '../routing/named-catalog.ts';
+import { callOptionsOf, catalogOf, integerOf } from './input.ts';
 import { type Matching, matching } from './matching.ts';
 import { commandWithRemover } from './removal.ts';
 import { READ, WRITE } from './roles.ts';
@@ -34,10 +42,11 @@ const flushRequest = matching(FlushRequest);
 /** `POST /v1/catalog/commands`, `/queries`, `/cache`, `/changes` and `/flush`. */
 export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
   // A client that knows the catalog's primary sends its next request there.
-  app.addHook('onSend', async (_request, reply) => {
-    const primary = reply.hasHeader(HEADER_PRIMARY) ? null : gateway.router.catalogPrimary();
-    if (primary !== null) reply.header(HEADER_PRIMARY, primary);
-    const { catalogSeq: seq, catalogEpoch: epoch } = gateway;
+  app.addHook('onSend', async ({ headers }, reply) => {
+    const answering = Number(reply.getHeader(HEADER_CATALOG) ?? namedCatalog(headers)) as CatalogNumber;
+    const { number, primary, seq, epoch } = gateway.catalog(answering);
+    if (primary !== null && !reply.hasHeader(HEADER_PRIMARY)) reply.header(HEADER_PRIMARY, primary);
+    if (number !== ROOT_CATALOG) reply.header(HEADER_CATALOG, String(number));
     if (seq !== null) reply.header(HEADER_CATALOG_SEQ, String(seq));
     if (epoch > 0) reply.header(HEADER_CATALOG_EPOCH, String(epoch));
   });
@@ -53,7 +62,8 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
     const options = callOptionsOf(request.headers);
     const owner = body.cache === undefined ? {} : { cacheOwner: cacheOwner(body.cache, 'cache') };
     const live = body.live === true;
-    return gateway.command(
+    return commandInNamedCatalog(
+      gateway,
       commandWithRemover(request, command),
       { session, number, ...since },
       { ...options, ...owner, live },
@@ -64,15 +74,24 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
     const body = objectOf(request.body, 'The body');
     const query = matchKind(QUERIES, body.query, 'query');
     const options = callOptionsOf(request.headers);
+    const { catalog: named } = options;
+    // A client learns by the header that the volume has moved.
+    const showCatalog = (): void => {
+      const { number } = gateway.ofQuery(query, options);
+      if (number !== ROOT_CATALOG) reply.header(HEADER_CATALOG, String(number));
+    };
     if (body.cache === undefined) {
       const exact = body.exact === true;
       const answer = await gateway.query(query, { ...options, exact });
+      if (named !== undefined) showCatalog();
       // Empty: the client chooses by itself, and not the primary, which cannot answer all clients.
-      if (!exact) reply.header(HEADER_PRIMARY, gateway.catalogReader ?? '');
+      if (!exact) reply.header(HEADER_PRIMARY, gateway.catalog(options.catalog ?? ROOT_CATALOG).reader ?? '');
       return answer;
     }
     const session = integerOf(numberText(body.cache), 'cache', 1);
-    return gateway.queryWithGrants(query, session, options, body.delegate === true);
+    const granted = await gateway.queryWithGrants(query, session, options, body.delegate === true);
+    if (named !== undefined) showCatalog();
+    return granted;
   });
 
   app.post('/v1/catalog/cache', { ...READ, bodyLimit: JSON_BYTES_MAX }, async (request) => {
@@ -86,10 +105,27 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
   });
 
   app.post('/v1/catalog/flush', WRITE, async (request, reply) => {
-    const { answered = [] } = request.body === undefined ? {} : flushRequest(request.body, 'body');
-    const flushed = await gateway.flushCommands(answered, callOptionsOf(request.headers));
+    const options = callOptionsOf(request.headers);
+    if (request.body === undefined) {
+      await gateway.flushCommands([], options);
+      return reply.code(204).send();
+    }
+    const { answered } = flushRequest(request.body, 'body');
+    // A client has commands in the catalog that it names; one of an earlier release, which names none, in the root's.
+    const flushed = await gateway.flushCommands(answered, { catalog: ROOT_CATALOG, ...options });
     return answered.length === 0 ? reply.code(204).send() : flushed;
   });
+}
+
+/** The catalog of which an answer's headers tell: that which the request names. */
+function namedCatalog(headers: IncomingHttpHeaders): CatalogNumber {
+  try {
+    return catalogOf(headers) ?? ROOT_CATALOG;
+  } catch (error) {
+    // The answer is the refusal.
+    if (error instanceof ServiceError) return ROOT_CATALOG;
+    throw error;
+  }
 }
 
 function assertChangesNoSnapshot(command: unknown): void {

@@ -13,13 +13,15 @@ export function hasConditions(conditions: Conditions): boolean {
   return ifMatch !== undefined || ifNoneMatch !== undefined || ifUnmodifiedSince !== undefined;
 }
 
-/** Returns the attributes at the path now; null for nothing. `follow` resolves a symbolic link at the end. */
+/** Returns the attributes at the path now; null for nothing. `follow` resolves a link at the end, and a junction. */
 export async function attributesAt(
   gateway: Gateway,
   path: FilePath,
   { follow, live }: { readonly follow: boolean; readonly live: boolean },
 ): Promise<Attributes | null> {
-  const query = { kind: 'resolve', volume: path.volume, path: volumePath(path.names), follow } as const;
+  const end = follow ? {} : ({ junction: 'self' } as const);
+  const place = { volume: path.volume, path: volumePath(path.names) };
+  const query = { kind: 'resolve', ...place, follow, ...end } as const;
   try {
     // Only an entity tag needs the primary of a live file.
     const { attributes } = await (live ? gateway.query(query) : gateway.queryCatalog(query));

@@ -1,4 +1,5 @@
 import type { FastifyInstance } from 'fastify';
+import { ROOT_CATALOG } from '../../base/ids.ts';
 import {
   encodeNumbers,
   encodeOutcomes,
@@ -9,6 +10,7 @@ import {
 import { NumbersRequest } from '../../wire/reserved-numbers.ts';
 import type { CreateWithContents } from '../file/create-with-contents.ts';
 import { decodeNewFilesBody } from '../requests/new-files-body.ts';
+import { assertCatalogNamed, movedRefusal } from '../routing/named-catalog.ts';
 import { bodyReader } from './body.ts';
 import { callOptionsOf, integerOf } from './input.ts';
 import { WRITE } from './roles.ts';
@@ -18,7 +20,13 @@ const numbersBody = bodyReader(NumbersRequest);
 /** `POST /v1/births` and `/v1/births/numbers`: small files with their contents, many in one request. */
 export function creationRoutes(app: FastifyInstance, creations: CreateWithContents): void {
   app.post('/v1/births/numbers', WRITE, async (request): Promise<NumbersAnswer> => {
-    return encodeNumbers(await creations.reserve(numbersBody(request)));
+    const { catalog } = callOptionsOf(request.headers);
+    const reserved = await creations.reserve(numbersBody(request), (number) => {
+      if (catalog === ROOT_CATALOG && number !== catalog) throw movedRefusal(number);
+      // Otherwise a client would acknowledge new files that it cannot create.
+      assertCatalogNamed(number, catalog);
+    });
+    return encodeNumbers(reserved);
   });
 
   app.register(async (octets) => {

@@ -40,7 +40,7 @@ export class Directories {
   /** Whether the directory exists. If so, it is made durable: this may be the retry of a request without an answer. */
   async #exists(path: FilePath): Promise<boolean> {
     const find = () => attributesAt(this.#gateway, path, { follow: true, live: false });
-    const existing = await this.#gateway.findDurably(find);
+    const existing = await this.#gateway.findDurably(path.volume, find);
     if (existing !== null && existing.kind !== 'directory')
       throw new ServiceError('exists', `${displayPath(path)} is a ${existing.kind}`);
     return existing !== null;

@@ -29,6 +29,7 @@ import { sendListing } from './listing.ts';
 import { PAGE_ENTRIES, sendListingPage, wantsPage } from './listing-page.ts';
 import { type NamedFile, NewFiles } from './new-files.ts';
 import { PartialWrites } from './partial-write.ts';
+import { PathLocations } from './path-location.ts';
 import { Relocations } from './relocation.ts';
 import { removalOf } from './removal.ts';
 import { READ, WRITE } from './roles.ts';
@@ -38,7 +39,7 @@ import { TusUploads } from './tus-uploads.ts';
 import { UPLOAD_IDLE_MS, Uploads } from './upload.ts';
 import { Watches } from './watch.ts';
 
-export const FILES_PREFIX = '/v1/files/';
+const FILES_PREFIX = '/v1/files/';
 
 /** Most entries for one request with a limit; without one it gets all. */
 const LIMIT_MAX = 10_000;
@@ -57,7 +58,8 @@ export function fileRoutes(
   const parts = new PartialWrites(gateway);
   const files = new NewFiles(gateway, { uploads, directories, wholeFiles });
   const tus = new TusRoutes(new TusUploads(gateway, files));
-  const relocations = new Relocations(gateway, files, directories);
+  const locations = new PathLocations(gateway);
+  const relocations = new Relocations({ gateway, files, directories, locations });
   metrics.observe('gauge', 'leasehold_uploads', 'Uploads in progress', () => uploads.active);
   metrics.observe('gauge', 'leasehold_downloads', 'Downloads in progress', () => downloads.active);
 
@@ -78,12 +80,9 @@ export function fileRoutes(
     ...READ,
     handler: async (request, reply) => {
       const path = pathOf(request);
-      const { attributes } = await gateway.query({
-        kind: 'resolve',
-        volume: path.volume,
-        path: volumePath(path.names),
-        follow: true,
-      });
+      const { attributes } = await locations.at(request, path, 'target', ({ volume, names }) =>
+        gateway.query({ kind: 'resolve', volume, path: volumePath(names), follow: true }),
+      );
       if (attributes.kind === 'directory') return getDirectory(request, reply, path, attributes);
       if (path.directory) throw new ServiceError('not-directory', `${displayPath(path)} is not a directory`);
       if (attributes.kind !== 'file') {
@@ -97,23 +96,29 @@ export function fileRoutes(
   });
 
   app.put('/v1/files', WRITE, async (request, reply) => {
-    const path = changedPathOf(request);
-    if (path.directory) return directories.put(request, reply, path);
-    if (request.headers['content-range'] !== undefined) return parts.write(request, reply, path);
-    return putFile(request, reply, path);
+    return locations.at(request, changedPathOf(request), 'target', (path) => {
+      if (path.directory) return directories.put(request, reply, path);
+      if (request.headers['content-range'] !== undefined) return parts.write(request, reply, path);
+      return putFile(request, reply, path);
+    });
   });
 
   app.patch('/v1/files', WRITE, async (request, reply) => {
     const path = changedPathOf(request);
     if (path.directory) throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
-    return parts.write(request, reply, path);
+    return locations.at(request, path, 'target', (located) => parts.write(request, reply, located));
   });
 
   app.post('/v1/files', WRITE, async (request, reply) => {
     const path = pathOf(request);
-    if (request.headers['tus-resumable'] !== undefined) return tus.create(request, reply, path);
-    if (isForm(contentTypeOf(request.raw))) return postForm(request, reply, path);
-    if (path.search.has('set-flags') || path.search.has('clear-flags')) return setFlags(reply, path);
+    const atTarget = (work: (located: FilePath) => Promise<FastifyReply>): Promise<FastifyReply> =>
+      locations.at(request, path, 'target', work);
+    if (request.headers['tus-resumable'] !== undefined)
+      return atTarget((located) => tus.create(request, reply, located));
+    if (isForm(contentTypeOf(request.raw)))
+      return atTarget((located) => postForm(request, reply, located, directoryUrl(FILES_PREFIX, path)));
+    if (path.search.has('set-flags') || path.search.has('clear-flags'))
+      return atTarget((located) => setFlags(reply, located));
     const moveTo = path.search.get('move-to');
     const copyTo = path.search.get('copy-to');
     if (copyTo === null) assertChangeable(path);
@@ -126,7 +131,10 @@ export function fileRoutes(
   });
 
   app.delete('/v1/files', WRITE, async (request, reply) => {
-    const path = changedPathOf(request);
+    return locations.at(request, changedPathOf(request), 'name', (path) => remove(request, reply, path));
+  });
+
+  async function remove(request: FastifyRequest, reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
     const place = { volume: path.volume, path: volumePath(path.names) };
     const removal = removalOf(request, path.search);
     if (path.directory) {
@@ -143,7 +151,7 @@ export function fileRoutes(
     );
     setFileHeaders(reply, gateway, inode as FileId, null);
     return reply.code(204).send();
-  });
+  }
 
   async function setFlags(reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
     assertChangeable(path);
@@ -160,13 +168,14 @@ export function fileRoutes(
     request: FastifyRequest,
     reply: FastifyReply,
     path: FilePath,
+    url: string,
   ): Promise<FastifyReply> {
     const directory = await attributesAt(gateway, path, { follow: true, live: false });
     if (directory === null) throw new ServiceError('not-found', `${displayPath(path)} does not exist`);
     if (!path.directory || directory.kind !== 'directory') {
       throw new ServiceError('not-directory', 'Forms are sent to a directory, whose path ends in "/"');
     }
-    return storeForm(request, reply, files, path, FILES_PREFIX);
+    return storeForm(request, reply, files, path, url);
   }
 
   async function storeFile(
@@ -216,7 +225,7 @@ export function fileRoutes(
     path: FilePath,
   ): Promise<FastifyReply> {
     const key = idempotencyKeyOf(request);
-    const known = key === null ? null : await files.findResult(key);
+    const known = key === null ? null : await files.findResult(path.volume, key);
     const { attributes, etag, created, creator } = known ?? (await storeFile(request, path, key));
     const file = attributes.inode as FileId;
     const isOrderedByCreator = creator !== null && gateway.router.knownPrimary(file).primary === null;
@@ -242,8 +251,5 @@ function changedPathOf(request: FastifyRequest): FilePath {
 }
 
 function pathOf(request: FastifyRequest): FilePath {
-  const url = request.originalUrl;
-  if (!url.startsWith(FILES_PREFIX))
-    throw new ServiceError('not-found', 'A path under /v1/files/ names a volume');
-  return parseFilePath(url, FILES_PREFIX);
+  return parseFilePath(request.originalUrl, FILES_PREFIX);
 }

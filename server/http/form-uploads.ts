@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import { nameCheck } from '../../catalog/names.ts';
-import { directoryUrl, type FilePath } from '../requests/path.ts';
+import type { FilePath } from '../requests/path.ts';
 import { conditionsOf } from './conditions.ts';
 import { DigestCheck } from './digests.ts';
 import { receiveForm } from './form.ts';
@@ -26,7 +26,7 @@ export async function storeForm(
   reply: FastifyReply,
   files: NewFiles,
   directory: FilePath,
-  prefix: string,
+  url: string,
 ): Promise<FastifyReply> {
   const conditions = conditionsOf(request.headers);
   const received: { readonly path: FilePath; readonly file: ReceivedFile }[] = [];
@@ -53,7 +53,7 @@ export async function storeForm(
     throw withStored(error, stored);
   }
   // The browser then shows the directory, and a reload does not send the form again.
-  if (wantsPage(request.headers.accept)) return reply.redirect(directoryUrl(prefix, directory), 303);
+  if (wantsPage(request.headers.accept)) return reply.redirect(url, 303);
   return reply.code(201).send({ stored });
 }
 

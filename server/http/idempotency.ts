@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
+import type { CatalogNumber } from '../../base/ids.ts';
 import type { Command, CommandResults, QueryResults } from '../../wire/catalog-api.ts';
-import type { NumberedRequest } from '../requests/numbered-requests.ts';
 import type { Gateway } from '../routing/gateway.ts';
 
 const HEADER = 'idempotency-key';
@@ -33,15 +33,19 @@ export function sessionOf(named: string): number {
 
 export interface RequestKey {
   readonly session: number;
-  /** An operation of the catalog from before the outcome was queried; absent if the key is remembered for a time. */
-  readonly since?: number | undefined;
+  /** An operation from before the outcome was queried; absent if the key is remembered for a time. */
+  readonly since?: { readonly catalog: CatalogNumber; readonly seq: number };
 }
 
 export type PinnedWrite = CommandResults['pin-write'];
 
-/** Returns what an earlier attempt with this key has pinned; null if the catalog remembers none. */
-export async function pinnedWrite(gateway: Gateway, key: RequestKey): Promise<PinnedWrite | null> {
-  const { result } = await outcomeOf(gateway, pinSessionOf(key));
+/** Returns what an earlier attempt with this key has pinned; null if the volume's catalog remembers none. */
+export async function pinnedWrite(
+  gateway: Gateway,
+  volume: string,
+  key: RequestKey,
+): Promise<PinnedWrite | null> {
+  const { result } = await outcomeOf(gateway, volume, pinSessionOf(key));
   return result as PinnedWrite | null;
 }
 
@@ -57,9 +61,16 @@ export async function pinWrite(gateway: Gateway, key: RequestKey, write: PinnedW
 }
 
 /** Finds the outcome of an earlier attempt, and makes it durable: the attempt may have failed before its flush. */
-function outcomeOf(gateway: Gateway, session: number): Promise<QueryResults['outcome']> {
-  const query = () => gateway.queryCatalog({ kind: 'outcome', session });
-  return gateway.findDurably(query, ({ result }) => result !== null);
+async function outcomeOf(
+  gateway: Gateway,
+  volume: string,
+  session: number,
+): Promise<QueryResults['outcome']> {
+  // A catalog that does not have the volume would remember no attempt: this server's list of catalogs may be outdated.
+  const { root } = (await gateway.queryCatalog({ kind: 'volume', name: volume })).volume;
+  const catalog = gateway.ofInode(root);
+  const query = () => catalog.query({ kind: 'outcome', session });
+  return catalog.findDurably(query, ({ result }) => result !== null);
 }
 
 /** Returns the session of pins. It is not the key's: `PUT` of a file and of a part may have the same key and URL. */
@@ -67,29 +78,37 @@ function pinSessionOf({ session }: RequestKey): number {
   return sessionOf(`pin ${session}`);
 }
 
-/** Numbers the commands of a request with a key. A refusal is an answer too: the next attempt takes the next number. */
+/** The commands of a request that may have a key, in the catalog of one volume. */
 export class KeyedCommands {
   /** Result of the last command that had an effect; null if none had. */
   readonly result: CommandResults[Command['kind']] | null;
+  readonly #gateway: Gateway;
   readonly #key: RequestKey | null;
   #number: number;
 
   private constructor(
+    gateway: Gateway,
     key: RequestKey | null,
     { result, number }: { result: CommandResults[Command['kind']] | null; number: number },
   ) {
     this.result = result;
+    this.#gateway = gateway;
     this.#key = key;
     this.#number = number;
   }
 
-  static async load(gateway: Gateway, key: RequestKey | null): Promise<KeyedCommands> {
-    if (key === null) return new KeyedCommands(null, { result: null, number: 0 });
-    return new KeyedCommands(key, await outcomeOf(gateway, key.session));
+  static async load(gateway: Gateway, volume: string, key: RequestKey | null): Promise<KeyedCommands> {
+    const before = key === null ? { result: null, number: 0 } : await outcomeOf(gateway, volume, key.session);
+    return new KeyedCommands(gateway, key, before);
   }
 
-  next(): NumberedRequest | undefined {
-    this.#number++;
-    return this.#key === null ? undefined : { ...this.#key, number: this.#number };
+  /** Executes a command durably. A refusal is an answer too: the next attempt takes the next number of the key. */
+  durably<C extends Command>(command: C): Promise<CommandResults[C['kind']]> {
+    if (this.#key === null) return this.#gateway.durably(command);
+    const { session, since } = this.#key;
+    const request = { session, number: ++this.#number };
+    if (since === undefined) return this.#gateway.durably(command, request);
+    const { catalog, seq } = since;
+    return this.#gateway.durably(command, { ...request, since: seq }, { catalog });
   }
 }

@@ -10,9 +10,10 @@ import { attributesWithState } from '../routing/live-attributes.ts';
 import type { FileLeaseStatus } from '../routing/service-interfaces.ts';
 import { setFileHeaders } from './answers.ts';
 import { etagOf } from './conditions.ts';
+import { PathLocations } from './path-location.ts';
 import { READ } from './roles.ts';
 
-export const INFO_PREFIX = '/v1/info/';
+const INFO_PREFIX = '/v1/info/';
 
 type Replica = FileInfo['replicas'][number];
 
@@ -21,18 +22,22 @@ const UNKNOWN_LAG = { lagOperations: 0, lagBytes: null };
 
 /** `GET /v1/info/{volume}/{path}`: the servers that hold a file. It opens the file, so that there is a primary. */
 export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
+  const locations = new PathLocations(gateway);
   app.get('/v1/info', READ, async (request, reply): Promise<FileInfo> => {
-    const url = request.originalUrl;
-    if (!url.startsWith(INFO_PREFIX)) {
-      throw new ServiceError('not-found', 'A path under /v1/info/ names a volume');
-    }
-    const path = parseFilePath(url, INFO_PREFIX);
-    const { attributes } = await gateway.queryCatalog({
-      kind: 'resolve',
-      volume: path.volume,
-      path: volumePath(path.names),
-      follow: true,
-    });
+    const [path, attributes] = await locations.at(
+      request,
+      parseFilePath(request.originalUrl, INFO_PREFIX),
+      'target',
+      async (at) => {
+        const query = {
+          kind: 'resolve',
+          volume: at.volume,
+          path: volumePath(at.names),
+          follow: true,
+        } as const;
+        return [at, (await gateway.queryCatalog(query)).attributes] as const;
+      },
+    );
     const file = attributes.inode as FileId;
     // In a snapshot, another file may have the contents: its replicas are reported.
     const holder = (attributes.source ?? file) as FileId;

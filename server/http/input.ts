@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { ServiceError } from '../../base/errors.ts';
-import { type FileId, isFileId } from '../../base/ids.ts';
-import { HEADER_FORWARDED } from '../../wire/http-api.ts';
+import { type CatalogNumber, type FileId, isCatalogNumber, isFileId } from '../../base/ids.ts';
+import { HEADER_CATALOG, HEADER_FORWARDED } from '../../wire/http-api.ts';
 import type { CallOptions } from '../routing/router.ts';
 
 const DECIMAL = /^(?:0|[1-9][0-9]{0,15})$/;
@@ -28,5 +28,17 @@ export function fileIdOf(text: unknown): FileId {
 
 /** Returns the options of a call by its headers: a request that a peer has forwarded is not forwarded again. */
 export function callOptionsOf(headers: IncomingHttpHeaders): CallOptions {
-  return { forwarded: headers[HEADER_FORWARDED] !== undefined };
+  const catalog = catalogOf(headers);
+  return {
+    forwarded: headers[HEADER_FORWARDED] !== undefined,
+    ...(catalog === null ? {} : { catalog }),
+  };
+}
+
+/** @returns the catalog that a request names; null if it names none @throws ServiceError `bad-request` */
+export function catalogOf({ [HEADER_CATALOG]: text }: IncomingHttpHeaders): CatalogNumber | null {
+  if (text === undefined) return null;
+  const catalog = Number(text);
+  if (isCatalogNumber(catalog)) return catalog;
+  throw new ServiceError('bad-request', `The header "${HEADER_CATALOG}" is no number of a catalog`);
 }

@@ -65,7 +65,7 @@ async function pageOf(
 }
 
 function entryOf(name: string, attributes: Attributes): Record<string, unknown> {
-  const { inode, kind, sizeBytes, mode, modifiedNs, contents, target, flags } = attributes;
+  const { inode, kind, sizeBytes, mode, modifiedNs, contents, target, flags, junction } = attributes;
   return {
     name,
     kind,
@@ -75,5 +75,6 @@ function entryOf(name: string, attributes: Attributes): Record<string, unknown> 
     ...(kind === 'file' ? { etag: etagOf(inode, contents) } : {}),
     ...(kind === 'symlink' ? { target } : {}),
     ...(flags === undefined ? {} : { flags }),
+    ...(junction === undefined ? {} : { attached: junction.volume }),
   };
 }

@@ -24,13 +24,21 @@ export function membershipRoutes(
   app.post('/v1/data/:file/members', ADMIN, async (request) => {
     const file = fileIdOf((request.params as Record<string, unknown>).file);
     const options = { ...callOptionsOf(request.headers), timeoutMs: CHANGE_MS_MAX };
-    return gateway.changeMembers(file, membersOf(request.body), options);
+    const decidedBy = decidedByOf(request.body);
+    return gateway.changeMembers(file, membersOf(request.body), { ...options, decidedBy });
   });
 
   app.post('/v1/catalog/members', ADMIN, async (request) => {
     const options = { ...callOptionsOf(request.headers), timeoutMs: CHANGE_MS_MAX };
     return gateway.changeCatalogMembers(membersOf(request.body), options);
   });
+}
+
+function decidedByOf(body: unknown): number | undefined {
+  const { decidedBy } = Object(body) as Record<string, unknown>;
+  if (decidedBy === undefined || (typeof decidedBy === 'number' && Number.isSafeInteger(decidedBy)))
+    return decidedBy;
+  throw new ServiceError('bad-request', '"decidedBy" must be the number of a view');
 }
 
 function membersOf(body: unknown): ServerId[] {

@@ -173,15 +173,17 @@ export class NewFiles {
   }
 
   async #stage(
-    { volume }: FilePath,
+    path: FilePath,
     { uid, gid }: Attributes,
     options: NewFileOptions = {},
     execute: 'command' | 'durably' = 'command',
   ): Promise<Attributes> {
     const kept = { untilNs: inUseUntilNs(this.#gateway.world.wallMs()) };
+    const { volume } = path;
     const command = {
       kind: 'create-orphan',
       volume,
+      place: { volume, path: volumePath(path.names) },
       mode: FILE_MODE,
       uid,
       gid,
@@ -232,7 +234,7 @@ export class NewFiles {
     removal: Removal = {},
   ): Promise<NamedFile> {
     const place = { volume: path.volume, path: volumePath(path.names) };
-    const commands = await KeyedCommands.load(this.#gateway, key);
+    const commands = await KeyedCommands.load(this.#gateway, path.volume, key);
     // Another server has done this under the same key; another file may have the name by now.
     if (commands.result !== null) return namedFile(commands.result as Replaced);
     const change: Change = { path, place, conditions, commands, removal };
@@ -282,24 +284,24 @@ export class NewFiles {
     { path, place, conditions, commands, removal }: Change,
   ): Promise<NamedFile> {
     const result = await changeUnderConditions(this.#gateway, path, conditions, true, (expect) =>
-      this.#gateway.durably({ kind: 'replace', place, inode, expect, ...removal }, commands.next()),
+      commands.durably({ kind: 'replace', place, inode, expect, ...removal }),
     );
     return namedFile(result);
   }
 
   /** Creates the file with contents, under its name. Returns null if it must be staged instead. */
   async #nameWhole(
-    { parent: { uid, gid }, bytes }: Extract<ReceivedFile, { kind: 'whole' }>,
+    { parent: { uid, gid, placement }, bytes }: Extract<ReceivedFile, { kind: 'whole' }>,
     { path, place, conditions, commands, removal }: Change,
   ): Promise<NamedFile | null> {
     let stored = null as StoredContents | null;
     const change = async (expect: Expectation): Promise<CommandResults['replace-with-contents'] | null> => {
       // After the first check of conditions and quota, so that a refusal leaves no contents.
-      stored ??= await this.#storeWhole(path, bytes, removal);
+      stored ??= await this.#storeWhole(path, bytes, placement, removal);
       if (stored === null) return null;
       const file = { mode: FILE_MODE, uid, gid, ...stored };
       const command = { kind: 'replace-with-contents', place, ...file, expect, ...removal } as const;
-      return this.#gateway.durably(command, commands.next()).catch((error: unknown) => {
+      return commands.durably(command).catch((error: unknown) => {
         // The volume's files are stored in another way by now, or the catalog's primary is of an earlier release.
         if (error instanceof ServiceError && error.code === 'bad-request') return null;
         return nullIfOutdated(error);
@@ -334,18 +336,23 @@ export class NewFiles {
   }
 
   /** Stores contents that have no entry yet; null: the file takes two steps. @throws `quota-exceeded` before storing */
-  async #storeWhole(path: FilePath, bytes: Buffer, removal: Removal): Promise<StoredContents | null> {
+  async #storeWhole(
+    path: FilePath,
+    bytes: Buffer,
+    placement: number | undefined,
+    removal: Removal,
+  ): Promise<StoredContents | null> {
     if (this.#wholeFiles === null) return null;
     if (await this.#wholeFiles.mayExceedQuota(path.volume, bytes.length)) {
       const replaced = await attributesAt(this.#gateway, path, { follow: true, live: false });
       await this.#assertQuota(path.volume, replaced, bytes.length, removal);
     }
-    return this.#wholeFiles.store(path.volume, bytes);
+    return this.#wholeFiles.store(path.volume, bytes, placement);
   }
 
   /** Returns what an earlier request with this key has stored, made durable; null if the catalog remembers none. */
-  async findResult(key: RequestKey): Promise<NamedFile | null> {
-    const { result } = await KeyedCommands.load(this.#gateway, key);
+  async findResult(volume: string, key: RequestKey): Promise<NamedFile | null> {
+    const { result } = await KeyedCommands.load(this.#gateway, volume, key);
     // A key belongs to one method and URL, so its result is of this kind.
     return result === null ? null : namedFile(result as Replaced);
   }

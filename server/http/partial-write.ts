@@ -120,7 +120,7 @@ export class PartialWrites {
     check.check();
     const judgement = await this.#judge(path, conditions, place);
     // After the check: an earlier attempt that changed what the conditions are about was pinned before.
-    const pinned = key === null ? null : await pinnedWrite(this.#gateway, key);
+    const pinned = key === null ? null : await pinnedWrite(this.#gateway, path.volume, key);
     const send = (write: PinnedWrite, answered: number): Promise<FastifyReply> =>
       this.#send(reply, write, {
         path,

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { AssertionFailure } from '../../base/assert.ts';
-import { ERRORS, type ErrorCode, ServiceError } from '../../base/errors.ts';
+import { ERRORS, type ErrorCode, redirectDetailsOf, ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import { STATUS_CODES } from '../../platform/node-http.ts';
 import type { Problem } from '../../wire/http-api.ts';
@@ -31,6 +31,7 @@ export function problemOf(error: ServiceError, status: number = ERRORS[error.cod
     ...(primary === undefined ? {} : { primary }),
     ...(holder === undefined ? {} : { holder }),
     ...(outdated === undefined ? {} : { outdated }),
+    ...redirectDetailsOf(error.details),
   };
 }
 

@@ -19,38 +19,62 @@ import type { Directories } from './directories.ts';
 import { copyFile, NO_CONDITIONS } from './file-copy.ts';
 import { idempotencyKeyOf, KeyedCommands, type RequestKey } from './idempotency.ts';
 import type { NamedFile, NewFiles } from './new-files.ts';
+import type { PathLocations } from './path-location.ts';
 import { removalOf } from './removal.ts';
 import { TreeCopier } from './tree-copy.ts';
+
+export interface RelocationParts {
+  readonly gateway: Gateway;
+  readonly files: NewFiles;
+  readonly directories: Directories;
+  readonly locations: PathLocations;
+}
 
 /** `POST` with `?move-to=` or `?copy-to=`. Conditions are about the source, `?overwrite=false` about the target. */
 export class Relocations {
   readonly #gateway: Gateway;
   readonly #files: NewFiles;
   readonly #directories: Directories;
+  readonly #locations: PathLocations;
 
-  constructor(gateway: Gateway, files: NewFiles, directories: Directories) {
+  constructor({ gateway, files, directories, locations }: RelocationParts) {
     this.#gateway = gateway;
     this.#files = files;
     this.#directories = directories;
+    this.#locations = locations;
   }
 
   /** Renames a file or directory by one command of the catalog: at every moment it has exactly one of the names. */
-  async move(
+  move(request: FastifyRequest, reply: FastifyReply, path: FilePath, text: string): Promise<FastifyReply> {
+    const target = parseTarget(text, path, 'move-to');
+    return this.#locations.at(request, path, 'name', (from) =>
+      this.#locations.at(request, target, 'name', (to) => this.#move(request, reply, from, to)),
+    );
+  }
+
+  /** Copies a file or, with a slash at the end, a directory with all its entries. */
+  copy(request: FastifyRequest, reply: FastifyReply, path: FilePath, text: string): Promise<FastifyReply> {
+    const target = parseTarget(text, path, 'copy-to');
+    return this.#locations.at(request, path, 'target', (from) =>
+      this.#locations.at(request, target, 'target', (to) => this.#copy(request, reply, from, to)),
+    );
+  }
+
+  async #move(
     request: FastifyRequest,
     reply: FastifyReply,
     from: FilePath,
-    text: string,
+    to: FilePath,
   ): Promise<FastifyReply> {
-    const to = parseTarget(text, from, 'move-to');
     const mode = overwrites(from) ? 'replace' : 'no-replace';
-    const commands = await KeyedCommands.load(this.#gateway, idempotencyKeyOf(request));
+    const commands = await KeyedCommands.load(this.#gateway, from.volume, idempotencyKeyOf(request));
     if (commands.result === null) {
       await this.#directories.parentOf(to);
       await this.#assertKind(from);
       const places = { from: placeOf(from), to: placeOf(to) };
       const removal = removalOf(request, from.search);
       await changeUnderConditions(this.#gateway, from, conditionsOf(request.headers), false, (expect) =>
-        this.#gateway.durably({ kind: 'rename', ...places, mode, expect, ...removal }, commands.next()),
+        commands.durably({ kind: 'rename', ...places, mode, expect, ...removal }),
       );
     }
     return reply
@@ -59,18 +83,16 @@ export class Relocations {
       .send();
   }
 
-  /** Copies a file or, with a slash at the end, a directory with all its entries. */
-  async copy(
+  async #copy(
     request: FastifyRequest,
     reply: FastifyReply,
     from: FilePath,
-    text: string,
+    to: FilePath,
   ): Promise<FastifyReply> {
-    const to = parseTarget(text, from, 'copy-to');
     if (from.directory) return this.#copyTree(request, reply, from, to);
     const key = idempotencyKeyOf(request);
     const named =
-      (key === null ? null : await this.#files.findResult(key)) ??
+      (key === null ? null : await this.#files.findResult(to.volume, key)) ??
       (await this.#copyFile(request, from, to, key));
     const { attributes, etag, created } = named;
     setFileHeaders(reply, this.#gateway, attributes.inode as FileId, null);

@@ -12,8 +12,13 @@ export function serverStatuses(gateway: Gateway): Promise<ServerStatus[]> {
   return Promise.all(
     [...urls].map(async ([id, url]) => {
       const untilMs = known.maintenanceUntilMs(id);
+      const labels = known.labelsOf(id);
       const answer = await statusOf(gateway, id, url);
-      return untilMs === null ? answer : { ...answer, maintenanceUntil: new Date(untilMs).toISOString() };
+      return {
+        ...answer,
+        ...(labels.length === 0 ? {} : { labels }),
+        ...(untilMs === null ? {} : { maintenanceUntil: new Date(untilMs).toISOString() }),
+      };
     }),
   );
 }

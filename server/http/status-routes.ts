@@ -2,10 +2,13 @@ import type { FastifyInstance } from 'fastify';
 import { ERRORS, ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
+import { CATALOG_MEMBERS } from '../../catalog/commands/volume-catalogs.ts';
 import type { ClusterStatus, ServerStatus, Verdict } from '../../wire/http-api.ts';
 import { catalogReplicasGoal } from '../process/catalog-replicas.ts';
 import type { Gateway } from '../routing/gateway.ts';
+import { movingOfAll } from '../status/moving-of-all.ts';
 import { tooFewCatalogReplicas, tooFewVoters } from '../status/redundancy.ts';
+import { volumeCatalogReasons, volumeCatalogs } from '../status/volume-catalog-status.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { OPEN, READ } from './roles.ts';
 import { serverStatuses } from './server-statuses.ts';
@@ -14,6 +17,7 @@ const NOT_REGISTERED_RETRY_MS = 1000;
 const DAMAGED_NAMES_MAX = 3;
 const CONFLICTS_LISTED_MAX = 3;
 const COUNTERS_LISTED_MAX = 3;
+const PLACEMENTS_LISTED_MAX = 5;
 
 const NOT_SERVING = {
   recovering: 'recovering',
@@ -90,7 +94,7 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
   /** Whether the catalog can answer. A server without a replica of it may know no primary: a majority suffices then. */
   function isCatalogReachable(): boolean {
     const isHere = (server: ServerId): boolean => server === status.id || status.isConnected(server);
-    const primary = gateway.router.catalogPrimary();
+    const primary = gateway.root.primary;
     if (primary !== null && isHere(primary)) return true;
     const { members } = catalog.status();
     return !members.includes(status.id) && members.filter(isHere).length >= majority(members.length);
@@ -103,7 +107,7 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
 
   function clusterStatusOf(servers: readonly ServerStatus[]): ClusterStatus {
     const { epoch, seq, members } = catalog.status();
-    const primary = gateway.router.catalogPrimary();
+    const primary = gateway.root.primary;
     const underReplicated = [...new Set(servers.flatMap((server) => server.underReplicated))].sort(
       (a, b) => a - b,
     );
@@ -133,12 +137,16 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
     for (const { id, wrongCounters = [] } of servers)
       for (const what of wrongCounters.slice(0, COUNTERS_LISTED_MAX))
         reasons.push(`A counter of the catalog is wrong (found by server ${id}: ${what}): report this`);
+    for (const { placementShortages = [] } of servers)
+      reasons.push(...placementShortages.slice(0, PLACEMENTS_LISTED_MAX));
     for (const { id, shortages = [] } of servers)
       reasons.push(...shortages.map((shortage) => `Server ${id} ${shortage}`));
     const inCount = servers.filter(({ membership = 'in' }) => membership === 'in').length;
     const setting = status.known.catalogReplicas;
     const redundancy = { members: members.length, inCount, setting };
     reasons.push(...tooFewCatalogReplicas(redundancy), ...tooFewVoters(inCount, servers));
+    const ofVolumes = volumeCatalogs(catalogs.listed(), servers);
+    reasons.push(...volumeCatalogReasons(ofVolumes, servers, Math.min(CATALOG_MEMBERS, inCount)));
     const down = catalogServing < needed;
     if (down) {
       reasons.push(
@@ -159,17 +167,19 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
       lag.bytes += server.lag?.bytes ?? 0;
     }
     if (lag.files > 0) reasons.push('Replicas of idle files are behind, and catch up in the background');
-    const moving = servers.find(({ id }) => id === primary)?.moving;
+    // Each catalog's primary reports what moves by its orders.
+    const moving = movingOfAll(servers.flatMap((server) => server.moving ?? []));
     const verdict: Verdict = down ? 'down' : reasons.length > 0 ? 'degraded' : 'healthy';
     return {
       verdict,
       reasons,
       cluster: status.cluster,
       catalog: { primary, epoch, seq, members, replicasWanted: catalogReplicasGoal(setting, inCount) },
+      catalogs: ofVolumes,
       timing: status.timing,
       servers,
       underReplicated,
-      ...(moving === undefined ? {} : { moving }),
+      ...(moving === null ? {} : { moving }),
       lag,
     };
   }

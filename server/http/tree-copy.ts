@@ -1,7 +1,9 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { TreeCopy } from '../../wire/http-api.ts';
+import type { AttachedAt } from '../../wire/junctions.ts';
 import { displayPath, type FilePath, volumePath } from '../requests/path.ts';
+import type { CatalogGateway } from '../routing/catalog-gateway.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { attributesAt } from './conditional-change.ts';
 import type { Conditions } from './conditions.ts';
@@ -38,7 +40,8 @@ type Entry = { readonly name: string; readonly attributes: Attributes };
 
 /**
  * Copies a directory in the order of names, each before its entries. It is not atomic: readers see parts of the copy,
- * but each file whole, and of one version. A copy that ended early continues after what is done.
+ * but each file whole, and of one version. A copy that ended early continues after what is done. It ends at attached
+ * volumes: the catalog of the source lists nothing in their directories.
  */
 export class TreeCopier {
   readonly #parts: Parts;
@@ -48,14 +51,15 @@ export class TreeCopier {
   #namesBudget = NAMES_MAX;
   readonly #counts = { files: 0, directories: 0, links: 0, bytes: 0, same: 0 };
   readonly #skipped: string[] = [];
+  readonly #junctions: AttachedAt[] = [];
   /** Inode of the target directory; a link in the source may lead to it. */
   #target = 0;
   /** Path from the source to the last entry that is copied, with all before it. */
   #done: readonly string[];
   /** Functions that create the directories and links of this request again, in order. */
   readonly #creations: (() => Promise<unknown>)[] = [];
-  /** An epoch of the catalog from before they were created. */
-  #createdEpoch: number;
+  /** An epoch of the target's catalog from before they were created. */
+  #createdEpoch = 0;
 
   constructor(parts: Parts, options: TreeCopyOptions) {
     this.#parts = parts;
@@ -63,7 +67,6 @@ export class TreeCopier {
     this.#options = options;
     this.#conditions = options.overwrite ? NO_CONDITIONS : { ...NO_CONDITIONS, ifNoneMatch: '*' };
     this.#done = options.after;
-    this.#createdEpoch = parts.gateway.catalogEpoch;
   }
 
   async copy(from: FilePath, to: FilePath): Promise<TreeCopy> {
@@ -72,23 +75,25 @@ export class TreeCopier {
     if (source.kind !== 'directory')
       throw new ServiceError('not-directory', `${displayPath(from)} is not a directory`);
     if (isWithin(from, to)) throw belowItself(from);
-    await this.#parts.directories.parentOf(to);
+    const { inode } = await this.#parts.directories.parentOf(to);
+    const catalog = this.#parts.gateway.ofInode(inode);
+    this.#createdEpoch = catalog.epoch;
     this.#target = await this.#createDirectory(source, to, this.#options.after.length > 0);
     this.#creations.push(() => this.#createDirectory(source, to, true));
     const isWhole = await this.#copyEntries(source, from, to, this.#options.after, []);
-    await this.#parts.gateway.findDurably(() => this.#repeatCreations());
+    await catalog.findDurably(() => this.#repeatCreations(catalog));
     const skipped = this.#skipped.slice(0, SKIPPED_LISTED_MAX);
     return {
       ...this.#counts,
       skipped,
+      ...(this.#junctions.length === 0 ? {} : { junctions: this.#junctions.slice(0, SKIPPED_LISTED_MAX) }),
       more: !isWhole,
       ...(isWhole ? {} : { next: this.#done.join('/') }),
     };
   }
 
   /** If the catalog's epoch has changed, a loss of power may have undone directories and links: creates them again. */
-  async #repeatCreations(): Promise<true> {
-    const epoch = this.#parts.gateway.catalogEpoch;
+  async #repeatCreations({ epoch }: CatalogGateway): Promise<true> {
     if (epoch === this.#createdEpoch) return true;
     const counts = { ...this.#counts };
     for (const create of this.#creations) await nullIfMissing(create());
@@ -181,6 +186,8 @@ export class TreeCopier {
   async #copyEntry(source: Attributes, to: FilePath, at: readonly string[]): Promise<void> {
     switch (source.kind) {
       case 'directory':
+        if (source.junction !== undefined)
+          this.#junctions.push({ path: `/${at.join('/')}`, volume: source.junction.volume });
         await this.#createAndRemember(() => this.#createDirectory(source, to, true));
         return;
       case 'file': {

@@ -27,7 +27,8 @@ export async function removeTree(gateway: Gateway, path: FilePath, removal: Remo
   if (root.kind !== 'directory')
     throw new ServiceError('not-directory', `${displayPath(path)} is not a directory`);
   const budget = { remaining: NAMES_MAX };
-  const epoch = gateway.catalogEpoch;
+  const catalog = gateway.ofInode(root.inode);
+  const { epoch } = catalog;
   const place = { volume: path.volume, path: volumePath(path.names) };
   await removeInside(gateway, root, removal, budget, 1);
   // The root directory of a volume is not removed.
@@ -37,11 +38,11 @@ export async function removeTree(gateway: Gateway, path: FilePath, removal: Remo
     await gateway.durably({ kind: 'remove-directory', place });
     return { removed: NAMES_MAX - budget.remaining + 1, more: false };
   }
-  await gateway.flushCatalog();
+  await catalog.flush();
   // A loss of power may have undone the removals of an earlier epoch.
   return {
     removed: NAMES_MAX - budget.remaining,
-    more: budget.remaining === 0 || gateway.catalogEpoch !== epoch,
+    more: budget.remaining === 0 || catalog.epoch !== epoch,
   };
 }
 

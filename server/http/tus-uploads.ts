@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import { ServiceError } from '../../base/errors.ts';
-import type { FileId } from '../../base/ids.ts';
+import type { CatalogNumber, FileId } from '../../base/ids.ts';
 import { type Attributes, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { FilePath } from '../requests/path.ts';
@@ -31,8 +31,8 @@ export interface TusUpload {
   readonly note: Note | null;
   readonly offsetBytes: number;
   readonly lengthBytes: number;
-  /** An operation of the catalog from before the file was seen without a name. */
-  readonly since: number | null;
+  /** An operation of the file's catalog from before the file was seen without a name. */
+  readonly since: { readonly catalog: CatalogNumber; readonly seq: number } | null;
 }
 
 /** Uploads in pieces. The bytes are in an unlinked file, whose size at its primary says how far they reach. */
@@ -88,7 +88,11 @@ export class TusUploads {
     );
     const [, inode, secret] = /^([1-9][0-9]{0,15})-([0-9a-f]{32})$/.exec(name) ?? [];
     if (inode === undefined) throw missing;
-    const since = this.#gateway.catalogSeq;
+    const catalog = this.#gateway.ofInode(Number(inode));
+    // Any answer of the catalog names a position.
+    if (catalog.seq === null) await this.#attributes(Number(inode));
+    const { number, seq } = catalog;
+    const since = seq === null ? null : { catalog: number, seq };
     const file = await this.#attributes(Number(inode));
     if (file === null || file.volume !== volume || file.kind !== 'file') throw missing;
     const note = await this.#noteOf(file.inode);
@@ -153,7 +157,10 @@ export class TusUploads {
     };
     const path = { volume, names: note.names, directory: false, search };
     try {
-      const key = { session: sessionOf(`tus ${file.inode} ${note.secret}`), since: since ?? undefined };
+      const key = {
+        session: sessionOf(`tus ${file.inode} ${note.secret}`),
+        ...(since === null ? {} : { since }),
+      };
       await this.#files.name(path, { kind: 'staged', state, isUpload: true }, conditions, key);
     } catch (error) {
       // Two servers asked at the same time both see that all of it has arrived.
@@ -167,7 +174,7 @@ export class TusUploads {
       const file = await this.#attributes(inode);
       return file !== null && file.links > 0;
     };
-    return this.#gateway.findDurably(query, (hasName) => hasName);
+    return this.#gateway.ofInode(inode).findDurably(query, (hasName) => hasName);
   }
 
   /** Ends the upload now; the next garbage collection removes its bytes. */

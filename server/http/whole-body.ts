@@ -4,8 +4,24 @@ import { ServiceError } from '../../base/errors.ts';
 /** A larger body is read and dropped up to this multiple of the limit, so that the client reads the answer. */
 const DROPPED_TIMES_MAX = 4;
 
-/** Reads an unparsed body into memory. @throws ServiceError `too-large`, or `bad-request` if it breaks off */
-export async function readWholeBody(request: FastifyRequest, bytesMax: number): Promise<Buffer> {
+const bodies = new WeakMap<FastifyRequest, Promise<Buffer>>();
+
+/**
+ * Reads an unparsed body into memory, where it stays as long as the request.
+ * @throws ServiceError `too-large`, or `bad-request` if it breaks off
+ */
+export function readWholeBody(request: FastifyRequest, bytesMax: number): Promise<Buffer> {
+  const body = bodies.get(request) ?? read(request, bytesMax);
+  bodies.set(request, body);
+  return body;
+}
+
+/** Whether a request can be handled once more from its beginning. */
+export function hasWholeBody(request: FastifyRequest): boolean {
+  return !request.raw.readableDidRead || bodies.has(request);
+}
+
+async function read(request: FastifyRequest, bytesMax: number): Promise<Buffer> {
   let parts: Buffer[] = [];
   let length = 0;
   try {

@@ -188,6 +188,18 @@ export const EVENT_TEXTS = {
     mood: 'good',
     text: `The damaged catalog on the disk of ${self} was replaced by a copy of another server's.`,
   }),
+  volumeFrozen: (volume: string): NewServerEvent => ({
+    kind: 'volume-moves',
+    mood: 'neutral',
+    text:
+      `The volume ${volume} moves to a catalog of its own: its changes wait until its names are copied, ` +
+      'and reads are answered.',
+  }),
+  volumeMoved: (volume: string): NewServerEvent => ({
+    kind: 'volume-moved',
+    mood: 'good',
+    text: `The volume ${volume} has a catalog of its own, which executes the changes that waited.`,
+  }),
   countersWrong: (self: ServerId, what: readonly string[]): NewServerEvent => ({
     kind: 'counters-wrong',
     mood: 'bad',

@@ -4,6 +4,7 @@ import { isRefusal, ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { Gateway } from '../routing/gateway.ts';
+import { type Location, locationOf } from '../routing/location.ts';
 import { LastValues } from './last-values.ts';
 
 const NAMES_MAX = 2_000;
@@ -87,13 +88,18 @@ export class FileNames {
     place: { readonly volume: string; readonly path: string },
   ): Promise<FileId | null> {
     try {
-      const { attributes } = await this.#gateway.queryCatalog(
-        { kind: 'resolve', ...place, follow: true },
-        { timeoutMs: ANSWER_MS_MAX },
-      );
-      if (attributes.kind !== 'file') return null;
-      this.#names.set(attributes.inode as FileId, name);
-      return attributes.inode as FileId;
+      const resolve = (location: Location) =>
+        this.#gateway.queryCatalog(
+          { kind: 'resolve', ...location, follow: true },
+          { timeoutMs: ANSWER_MS_MAX },
+        );
+      const { catalogs } = this.#gateway.services;
+      // Only clients of all volumes watch the cluster.
+      const { found } = await locationOf({ catalogs, resolve }, place);
+      if (found?.attributes.kind !== 'file') return null;
+      const file = found.attributes.inode as FileId;
+      this.#names.set(file, name);
+      return file;
     } catch (error) {
       if (!isRefusal(error)) throw error;
       this.#logFailure(error);

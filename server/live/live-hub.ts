@@ -4,6 +4,7 @@ import { type FileId, isCatalogCell, type ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { LivePart, LiveResync, LiveServer, LiveState, ServerEvent } from '../../wire/live-api.ts';
 import type { Gateway } from '../routing/gateway.ts';
+import { movingOfAll } from '../status/moving-of-all.ts';
 import { FileNames } from './file-names.ts';
 import { liveFileOf, type ReceivedReport } from './live-file.ts';
 import type { OwnLiveReport } from './live-self.ts';
@@ -193,7 +194,7 @@ export class LiveHub {
       .filter(({ part }) => part.sinceWriteMs !== null)
       .map(({ part, ageMs }) => Math.round((part.sinceWriteMs as number) + ageMs))
       .reduce<number | null>((least, one) => Math.min(least ?? one, one), null);
-    const moving = reports.find(({ part }) => part.moving !== undefined)?.part.moving;
+    const moving = movingOfAll(reports.flatMap(({ part }) => part.moving ?? []));
     for (const watcher of this.#watchers) {
       const { path } = watcher;
       const name = path === null ? '' : `${path.volume}:${path.path}`;
@@ -212,6 +213,7 @@ export class LiveHub {
     const part = report?.part;
     const { known } = this.#parts.gateway.services.status;
     const maintenanceUntilMs = known.maintenanceUntilMs(id);
+    const labels = known.labelsOf(id);
     return {
       id,
       url,
@@ -219,6 +221,7 @@ export class LiveHub {
       recoveringMs: part?.recoveringMs ?? 0,
       membership: part?.membership ?? known.stateOf(id),
       ...(maintenanceUntilMs === null ? {} : { maintenanceUntilMs }),
+      ...(labels.length === 0 ? {} : { labels }),
       uptimeMs: isSilent ? 0 : (part?.uptimeMs ?? 0),
       primaries: isSilent ? 0 : (part?.primaries ?? 0),
       backups: isSilent ? 0 : (part?.backups ?? 0),

@@ -1,6 +1,7 @@
 import type { ServerId } from '../../base/ids.ts';
+import { classFits, type PlacementClass } from '../../wire/placement-class.ts';
 import { isNearlyFull, zoneOf } from '../process/placement.ts';
-import { type FileMembers, type ServerCondition, usedPart } from './wanted-members.ts';
+import { type FileMembers, isAllowed, type ServerCondition, usedPart } from './wanted-members.ts';
 
 /** Disks whose used parts differ by no more than this are balanced. */
 const USED_DIFFERENCE = 0.2;
@@ -24,6 +25,12 @@ export interface Rebalance {
   readonly bytesMax: number;
 }
 
+/** What a catalog says of one of its volumes' bytes. */
+export interface VolumeBytes {
+  readonly usedBytes: number;
+  readonly replicas: number;
+}
+
 interface Share {
   readonly server: CountedServer;
   readonly share: number;
@@ -35,14 +42,39 @@ interface Share {
  * Moves for balance. Pure. By bytes: from the fullest disk to the emptiest, if their used parts differ by more than a
  * fifth. By files: if some server has a fifth less than its share, which is in proportion to the free space, as new
  * files are placed; servers with more give to it. No file moves to a fuller disk, so that the two never oscillate.
+ *
+ * Only between servers that are allowed for the same volumes: of other pairs, one would be searched in vain for files
+ * that may move.
+ * @param classes of the volumes
  */
-export function chooseRebalances(servers: readonly CountedServer[]): readonly Rebalance[] {
+export function chooseRebalances(
+  servers: readonly CountedServer[],
+  classes: readonly PlacementClass[],
+): readonly Rebalance[] {
   const usable = servers.filter(
     ({ state, toBeReplaced, reachable, registered }) =>
       state === 'in' && !toBeReplaced && reachable && registered,
   );
-  const byBytes = rebalanceByBytes(usable);
-  return byBytes === null ? rebalancesByFiles(usable) : [byBytes];
+  const alike = Map.groupBy(usable, (server) =>
+    classes.map((one) => Number(classFits(one, server))).join(''),
+  );
+  return [...alike.values()].flatMap((group) => {
+    const byBytes = rebalanceByBytes(group);
+    return byBytes === null ? rebalancesByFiles(group) : [byBytes];
+  });
+}
+
+/** The part of a disk's used bytes that is of one catalog's files: its replicas count as equally large. */
+export function ownPart(
+  server: CountedServer,
+  servers: readonly CountedServer[],
+  volumes: readonly VolumeBytes[],
+): number {
+  const usedBytes = server.totalBytes - server.freeBytes;
+  const files = servers.reduce((sum, one) => sum + one.files, 0);
+  if (usedBytes <= 0 || files === 0) return 0;
+  const ofAll = volumes.reduce((sum, volume) => sum + volume.usedBytes * volume.replicas, 0);
+  return Math.min(1, (ofAll * server.files) / files / usedBytes);
 }
 
 function rebalanceByBytes(servers: readonly CountedServer[]): Rebalance | null {
@@ -118,7 +150,7 @@ function bytesFree({ freeBytes, totalBytes }: CountedServer): number {
 
 /**
  * A file's members after a move between the two servers. Null if the file is not to be moved: it is not at the source,
- * it is at the target already, which may also have left, or its replicas would be in fewer zones.
+ * it is at the target already, which may also have left or not be allowed, or its replicas would be in fewer zones.
  */
 export function rebalancedMembers(
   file: FileMembers,
@@ -130,7 +162,8 @@ export function rebalancedMembers(
   const zones = (members: readonly ServerId[]): number =>
     new Set(members.map((id) => zoneOf(known.get(id) ?? { id, zone: '' }))).size;
   const target = known.get(to);
-  if (target?.state !== 'in' || target.toBeReplaced || !target.reachable) return null;
+  if (target?.state !== 'in' || target.toBeReplaced || !target.reachable || !isAllowed(target, file))
+    return null;
   const members = file.members.map((id) => (id === from ? to : id));
   return zones(members) < zones(file.members) ? null : members;
 }

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import type { FileId, ServerId } from '../../base/ids.ts';
+import { type FileId, ROOT_CATALOG, type ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
 import { paramsHash, type ServerConfig, sharedSettings } from '../config/config.ts';
@@ -86,7 +86,8 @@ async function join(config: ServerConfig, url: string, parts: ClusterPlanParts):
     channelTo: (url) => machine.peerHttp(null, url, tls),
     accepts: (servers) => assertSameSettings(config, servers),
   });
-  if (folder.firstFileId === null) folder.setFirstFileId(registered.bornAt as FileId);
+  if (folder.firstFileId(ROOT_CATALOG) === null)
+    folder.setFirstFileId(ROOT_CATALOG, registered.bornAt as FileId);
   const others = servers.servers.filter(({ id }) => id !== self);
   return { ...servers, servers: [...others, knownServerOf(registered)] };
 }

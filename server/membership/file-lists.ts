@@ -1,5 +1,6 @@
+import type { ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import type { PlacedFile, Query, QueryResults } from '../../wire/catalog-api.ts';
+import type { PlacedFile, PlacedPosition, Query, QueryResults } from '../../wire/catalog-api.ts';
 import type { ServerCondition } from './wanted-members.ts';
 
 const PAGE = 500;
@@ -14,11 +15,19 @@ export class ListPosition {
   /** The last inode that was examined of each server's list; infinite at its end. */
   readonly inodes = new Map<string, number>();
   /** The page of miscounted files that is being examined; null for the first. */
-  miscounted: QueryResults['files-miscounted']['next'] = null;
+  miscounted: PlacedPosition | null = null;
+  /** The same of files on servers that are not allowed for them. */
+  misplaced: PlacedPosition | null = null;
+
+  /** Whether no page of these lists is left for another pass. */
+  get hasNoPageLeft(): boolean {
+    return this.miscounted === null && this.misplaced === null;
+  }
 
   reset(): void {
     this.inodes.clear();
     this.miscounted = null;
+    this.misplaced = null;
   }
 }
 
@@ -81,6 +90,7 @@ export class FileLists {
       const page: QueryResults['files-miscounted'] = await this.#parts.query({
         kind: 'files-miscounted',
         servers,
+        away: awayOf(conditions),
         after: position.miscounted,
         countMax: PAGE,
       });
@@ -88,6 +98,26 @@ export class FileLists {
       position.miscounted = page.next;
       await this.#parts.world.nextTick();
     } while (position.miscounted !== null);
+  }
+
+  /**
+   * Files on servers that are not allowed for them, from the page at `position`, which it moves from page to page. It
+   * ends at a page without files: the next call continues there.
+   */
+  async *misplaced(
+    conditions: readonly ServerCondition[],
+    position: ListPosition,
+  ): AsyncGenerator<PlacedFile> {
+    for (let isOver = false; !isOver; ) {
+      const page: QueryResults['files-misplaced'] = await this.#parts.query({
+        ...{ kind: 'files-misplaced', after: position.misplaced, countMax: PAGE },
+        away: awayOf(conditions),
+      });
+      yield* page.files;
+      position.misplaced = page.next;
+      isOver = page.next === null || page.files.length === 0;
+      await this.#parts.world.nextTick();
+    }
   }
 
   /** Files with a plan for new members. */
@@ -98,4 +128,9 @@ export class FileLists {
       after = page.next;
     }
   }
+}
+
+/** Servers that take no new replicas, though they are not leaving. */
+function awayOf(conditions: readonly ServerCondition[]): ServerId[] {
+  return conditions.flatMap(({ id, state, toBeReplaced }) => (state === 'in' && toBeReplaced ? [id] : []));
 }

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
+import { COMMANDS_VERSION } from '../../catalog/versions.ts';
 import type { HttpChannel } from '../../platform/http-channel.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
@@ -68,7 +69,7 @@ async function joinAt(base: string, parts: JoinParts, via: HttpChannel): Promise
   parts.accepts(before);
   const command = {
     ...{ kind: 'server-register', id: self, url, storageId, freeBytes: 0, totalBytes: 0 },
-    ...(zone === null ? {} : { zone }),
+    ...{ commandsVersion: COMMANDS_VERSION, ...(zone === null ? {} : { zone }) },
   };
   const body = { session: drawIncarnation(parts.world), number: 1, command };
   const { server } = await exchange(world, via, 'POST', '/v1/catalog/commands', body);

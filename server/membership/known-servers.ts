@@ -1,11 +1,10 @@
-import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { readFileSync } from 'node:fs';
 import type { Logger } from 'pino';
 import { isServerId, type ServerId, serverIdCompare } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { ClusterSettings, ServerInfo, ServerState } from '../../wire/catalog-api.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
-import { flushDirectory } from '../storage/file-ops.ts';
+import { replaceFile } from '../storage/whole-file.ts';
 import { maintenanceUntilMs } from './server-conditions.ts';
 
 /** The servers that a cluster began with: the first voters on named leases, and the first members of the catalog. */
@@ -85,6 +84,10 @@ export class KnownServers {
     const known = this.#servers.find(({ id }) => id === server);
     const untilMs = known === undefined ? null : maintenanceUntilMs(known);
     return untilMs !== null && this.#parts.world.wallMs() < untilMs ? untilMs : null;
+  }
+
+  labelsOf(server: ServerId): readonly string[] {
+    return this.#servers.find(({ id }) => id === server)?.labels ?? [];
   }
 
   /** The state of a server; `in` for an unknown one. */
@@ -187,7 +190,7 @@ export class KnownServers {
     if (text === this.#written) return;
     const { file, world, log } = this.#parts;
     try {
-      writeWhole(file, text, world.randomBytes(8).toString('hex'));
+      replaceFile(file, text, world.randomBytes(8).toString('hex'));
       this.#written = text;
     } catch (error) {
       // The file only helps the next start.
@@ -247,33 +250,24 @@ function areServerIds(value: unknown): value is ServerId[] {
 
 function isKnownServer(value: unknown): value is KnownServer {
   if (typeof value !== 'object' || value === null) return false;
-  const { id, url, zone, state, maintenanceNs } = value as Record<string, unknown>;
+  const { id, url, zone, labels, state, maintenanceNs } = value as Record<string, unknown>;
   return (
     typeof id === 'string' &&
     isServerId(id) &&
     typeof url === 'string' &&
     URL.canParse(url) &&
     typeof zone === 'string' &&
+    (labels === undefined || (Array.isArray(labels) && labels.every((label) => typeof label === 'string'))) &&
     (['in', 'draining', 'out'] satisfies ServerState[] as unknown[]).includes(state) &&
     (maintenanceNs === undefined || (typeof maintenanceNs === 'string' && /^\d{1,19}$/.test(maintenanceNs)))
   );
 }
 
 export function knownServerOf(server: KnownServer): KnownServer {
-  const { id, url, zone, state, maintenanceNs } = server;
-  return { id, url, zone, state, ...(maintenanceNs === undefined ? {} : { maintenanceNs }) };
-}
-
-/** Replaces the file atomically. @param unique suffix of the temporary file */
-function writeWhole(file: string, text: string, unique: string): void {
-  const fresh = `${file}.${unique}`;
-  const fd = openSync(fresh, 'w', 0o600);
-  try {
-    writeFileSync(fd, text);
-    fsyncSync(fd);
-  } finally {
-    closeSync(fd);
-  }
-  renameSync(fresh, file);
-  flushDirectory(dirname(file));
+  const { id, url, zone, labels, state, maintenanceNs } = server;
+  return {
+    ...{ id, url, zone, state },
+    ...(labels === undefined ? {} : { labels }),
+    ...(maintenanceNs === undefined ? {} : { maintenanceNs }),
+  };
 }

@@ -1,12 +1,12 @@
 import type { Logger } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { Timer, World } from '../../base/world.ts';
-import { COMMANDS_VERSION, DIGESTS_VERSION, MOVES_VERSION } from '../../catalog/versions.ts';
+import { DIGESTS_VERSION, MOVES_VERSION } from '../../catalog/versions.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import type { ClusterSettings, ServerInfo, ServerState } from '../../wire/catalog-api.ts';
-import type { ClusterServers, Moving, ReplicaLag } from '../../wire/http-api.ts';
+import type { ClusterServers, ReplicaLag } from '../../wire/http-api.ts';
 import { jsonOf } from '../../wire/json.ts';
 import type { CatalogHolder } from '../catalog/catalog-holder.ts';
 import type { Address } from '../config/address.ts';
@@ -25,9 +25,7 @@ import {
 import type { ViewConflicts } from '../file/view-conflicts.ts';
 import type { NamedLeaseDriver } from '../named/named-lease-driver.ts';
 import { LoopPace } from '../process/loop-pace.ts';
-import type { Placement } from '../process/placement.ts';
 import type { Gateway } from '../routing/gateway.ts';
-import type { DataFolder } from '../storage/data-folder.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { ClusterTransport } from '../transport/transport.ts';
 import { AntiEntropy } from './anti-entropy.ts';
@@ -48,9 +46,8 @@ import {
 } from './move-orders.ts';
 import { POSITIONS_CALL } from './positions-call.ts';
 import { DIGESTS_CALL } from './range-digests.ts';
-import { Registrar } from './registrar.ts';
-import { Steward } from './steward.ts';
 import { VOTERS_CALL, VotersKeeper } from './voters-keeper.ts';
+import type { ServerCondition } from './wanted-members.ts';
 
 const SERVERS_CALL = 'servers';
 const KNOWN_SERVERS_CALL = 'known-servers';
@@ -63,7 +60,6 @@ const CHANGE_MS = 60_000;
 
 export interface MembershipParts {
   readonly config: ServerConfig;
-  readonly folder: DataFolder;
   readonly world: World;
   readonly log: Logger;
   readonly known: KnownServers;
@@ -72,22 +68,19 @@ export interface MembershipParts {
   readonly host: ReplicaHost;
   readonly gateway: Gateway;
   readonly catalog: CatalogHolder;
-  readonly placement: Placement;
   readonly idle: IdleFiles;
   readonly memberChanges: MemberChanges;
   readonly transport: ClusterTransport;
   readonly conflicts: ViewConflicts;
   readonly named: NamedLeaseDriver;
   readonly founders: readonly ServerId[];
-  /** The catalog has seen another data folder of this server after this one: this process must stop. */
-  replaced(): void;
+  /** @see ServerConditions.of */
+  conditions(servers: readonly ServerInfo[]): readonly ServerCondition[];
 }
 
 /** Exchanges lists of servers with the other servers, and has the parts of this one adapt to changes of the cluster. */
 export class Membership {
   readonly #parts: MembershipParts;
-  readonly #registrar: Registrar;
-  readonly #steward: Steward;
   readonly #orders: MoveOrders;
   readonly #voters: VotersKeeper;
   readonly #antiEntropy: AntiEntropy;
@@ -98,46 +91,11 @@ export class Membership {
 
   constructor(parts: MembershipParts) {
     this.#parts = parts;
-    const { config, folder, world, log, known, store, host, gateway, placement, transport } = parts;
-    this.#registrar = new Registrar({
-      world,
-      self: config.id,
-      url: known.urls.get(config.id) ?? '',
-      zone: config.zone,
-      storageId: folder.storageId,
-      log,
-      known,
-      space: () => store.space(),
-      firstFileKnown: (file) => {
-        if (folder.firstFileId === null) folder.setFirstFileId(file);
-      },
-      replaced: () => parts.replaced(),
-      command: (command) => gateway.command(command),
-      query: (query) => gateway.queryCatalog(query),
-    });
-    this.#steward = new Steward({
-      world,
-      log,
-      replaceAfterMs: config.replaceAfterMs,
-      isCatalogPrimary: () => this.#isCatalogPrimary(),
-      query: (query) => gateway.queryCatalog(query),
-      candidates: (servers) => placement.candidates(servers),
-      isConnected: (server) => this.#isConnected(server),
-      catalogMembers: () => parts.catalog.status().members,
-      catalogReplicasFirst: config.catalogMembers.length,
-      moveRates: config.moveRates,
-      knownPrimary: (file) => gateway.router.knownPrimary(file).primary,
-      order: (server, orders) => this.#orderMoves(server, orders),
-      changeMembers: (file, members) => gateway.changeMembers(file, members, { timeoutMs: CHANGE_MS }),
-      changeCatalogMembers: (members) => this.#changeCatalogMembers(members),
-      commandsVersion: (server) =>
-        server === config.id ? COMMANDS_VERSION : transport.commandsVersion(server),
-      announce: (servers, settings) => this.#announce(servers, settings),
-    });
+    const { config, world, log, known, store, host, gateway, transport } = parts;
     this.#orders = new MoveOrders({
       world,
       pace: new LoopPace(world),
-      change: (file, members) => parts.memberChanges.change(file, members),
+      change: (file, members, decidedBy) => parts.memberChanges.change(file, members, decidedBy),
       release: (driver) => parts.idle.release(driver),
     });
     this.#voters = new VotersKeeper({
@@ -150,11 +108,11 @@ export class Membership {
       },
       conditions: async () => {
         const { servers } = await gateway.queryCatalog({ kind: 'servers', counts: false });
-        return this.#steward.conditions(servers);
+        return parts.conditions(servers);
       },
       query: () => gateway.queryCatalog({ kind: 'voters' }),
       command: (command) => gateway.command(command),
-      flush: () => gateway.flushCatalog(),
+      flush: () => gateway.root.flush(),
       commandsVersion: (server) => transport.commandsVersion(server),
       call: (to, method, payload, timeoutMs) => transport.call(to, method, payload, timeoutMs),
     });
@@ -186,19 +144,12 @@ export class Membership {
 
   start(): void {
     this.#applyKnown();
-    this.#registrar.start();
   }
 
   close(): void {
     this.#handOverTimer.cancel();
-    this.#registrar.close();
-    this.#steward.close();
     this.#voters.close();
     this.#antiEntropy.close();
-  }
-
-  get registered(): boolean {
-    return this.#registrar.registered;
   }
 
   describe(): ClusterServers {
@@ -207,10 +158,6 @@ export class Membership {
 
   state(): ServerState {
     return this.#parts.known.stateOf(this.#parts.config.id);
-  }
-
-  moving(): Moving | null {
-    return this.#steward.moving();
   }
 
   behind(): ReadonlyMap<ServerId, number> {
@@ -325,7 +272,8 @@ export class Membership {
     return others.find((member) => known.stateOf(member) === 'in') ?? null;
   }
 
-  async #orderMoves(server: ServerId, orders: readonly MoveOrder[]): Promise<readonly MoveAnswer[] | null> {
+  /** Has a server move files. @returns null if it runs an earlier release, which moves single files */
+  async orderMoves(server: ServerId, orders: readonly MoveOrder[]): Promise<readonly MoveAnswer[] | null> {
     const { config, transport } = this.#parts;
     if (server === config.id) return this.#orders.carryOut(orders);
     if ((transport.commandsVersion(server) ?? 0) < MOVES_VERSION) return null;
@@ -336,7 +284,7 @@ export class Membership {
   }
 
   /** Has the new members open replicas, then changes the members of the catalog. */
-  async #changeCatalogMembers(members: readonly ServerId[]): Promise<View> {
+  async changeCatalogMembers(members: readonly ServerId[]): Promise<View> {
     const { transport, gateway, config, catalog } = this.#parts;
     const before = catalog.status().members;
     for (const member of members) {
@@ -346,7 +294,8 @@ export class Membership {
     return gateway.changeCatalogMembers(members, { timeoutMs: CHANGE_MS });
   }
 
-  #announce(servers: readonly ServerInfo[], settings: ClusterSettings | null): void {
+  /** As the catalog's primary, sends its list of servers to those that do not have it yet. */
+  announce(servers: readonly ServerInfo[], settings: ClusterSettings | null): void {
     const { known, transport, catalog, log } = this.#parts;
     const { epoch, seq } = catalog.status();
     const view = catalog.view();

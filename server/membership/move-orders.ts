@@ -20,6 +20,8 @@ const GROUP = 8;
 export interface MoveOrder {
   readonly file: FileId;
   readonly members: readonly ServerId[];
+  /** The number of the view by which they were chosen: a later view stays as it is. Absent from earlier releases. */
+  readonly decidedBy?: number | undefined;
 }
 
 /** The file's new view number, after the catalog knows it; or why it was not moved. */
@@ -30,7 +32,7 @@ export type MoveAnswer =
 export interface MoveOrdersParts {
   readonly world: World;
   readonly pace: Pick<LoopPace, 'untilCalm'>;
-  change(file: FileId, members: readonly ServerId[]): Promise<MemberChange>;
+  change(file: FileId, members: readonly ServerId[], decidedBy?: number): Promise<MemberChange>;
   release(driver: ReplicaDriver): Promise<void>;
 }
 
@@ -64,10 +66,10 @@ export class MoveOrders {
     return this.#last;
   }
 
-  async #move({ file, members }: MoveOrder): Promise<MoveAnswer> {
+  async #move({ file, members, decidedBy }: MoveOrder): Promise<MoveAnswer> {
     const { world, change, release } = this.#parts;
     try {
-      const changing = change(file, members);
+      const changing = change(file, members, decidedBy);
       // Also after the time of the order.
       changing.then(
         ({ unused }) => (unused === null ? undefined : release(unused)),
@@ -91,10 +93,13 @@ export function encodeOrders(orders: readonly MoveOrder[]): Uint8Array {
 function decodeOrders(payload: Uint8Array): MoveOrder[] {
   const orders = jsonOf(payload, 'An order to move files is');
   const isOrder = (order: unknown): order is MoveOrder => {
-    const { file, members } = Object(order) as Record<string, unknown>;
-    const isFile = typeof file === 'number' && isFileId(file);
+    const { file, members, decidedBy } = Object(order) as Record<string, unknown>;
     return (
-      isFile && Array.isArray(members) && members.every((id) => typeof id === 'string' && isServerId(id))
+      typeof file === 'number' &&
+      isFileId(file) &&
+      Array.isArray(members) &&
+      members.every((id) => typeof id === 'string' && isServerId(id)) &&
+      (decidedBy === undefined || Number.isSafeInteger(decidedBy))
     );
   };
   if (Array.isArray(orders) && orders.length <= MOVED_FILES_MAX && orders.every(isOrder)) return orders;

@@ -3,8 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { World } from '../../base/world.ts';
-import type { MoveRates } from '../config/config.ts';
-import { type LimitedMove, MoveLimits } from './move-limits.ts';
+import type { LimitedMove, MoveLimits } from './move-limits.ts';
 import type { MoveAnswer, MoveOrder } from './move-orders.ts';
 import { MoveProgress } from './move-progress.ts';
 import { MoveRetries } from './move-retries.ts';
@@ -35,7 +34,8 @@ const UNFINISHED: ReadonlySet<string> = new Set(['unknown', 'busy']);
 export interface MoverParts {
   readonly world: Pick<World, 'nowMs' | 'after' | 'nextTick'>;
   readonly log: Logger;
-  readonly moveRates: MoveRates;
+  /** Of all moves on this server's orders. */
+  readonly moveLimits: MoveLimits;
   isCatalogPrimary(): boolean;
   isConnected(server: ServerId): boolean;
   /** The file's primary, if this server knows it. */
@@ -43,15 +43,14 @@ export interface MoverParts {
   /** Has a member of the files move them. @returns null if it runs an earlier release, which moves single files */
   order(server: ServerId, orders: readonly MoveOrder[]): Promise<readonly MoveAnswer[] | null>;
   /** Moves one file, whichever of its members is or becomes its primary. */
-  changeMembers(file: FileId, members: readonly ServerId[]): Promise<unknown>;
+  changeMembers(move: MoveOrder): Promise<unknown>;
 }
 
 /** A change of a file's members that the steward decided on. */
-export interface Move {
-  readonly file: FileId;
+export interface Move extends MoveOrder {
+  readonly decidedBy: number;
   /** The servers with the file's replicas now. */
   readonly from: readonly ServerId[];
-  readonly members: readonly ServerId[];
   readonly sizeBytes: number;
 }
 
@@ -81,7 +80,7 @@ export class Mover {
   constructor(parts: MoverParts) {
     this.#parts = parts;
     this.#retries = new MoveRetries(parts.world);
-    this.#limits = new MoveLimits(parts.world, parts.moveRates);
+    this.#limits = parts.moveLimits;
     this.progress = new MoveProgress(parts.world);
   }
 
@@ -201,7 +200,7 @@ export class Mover {
   }
 
   async #order(server: ServerId, batch: readonly Started[], ended: MoveEnded): Promise<void> {
-    const orders = batch.map(({ move: { file, members } }) => ({ file, members }));
+    const orders = batch.map(({ move: { file, members, decidedBy } }) => ({ file, members, decidedBy }));
     const answers = this.#parts.order(server, orders);
     await Promise.all(
       batch.map(async (one, place) => {
@@ -221,7 +220,7 @@ export class Mover {
 
   /** @param ordered the answers to an order; null if its files have to be moved singly */
   async #outcomeOf(
-    { move: { file, members, sizeBytes }, limited, begunMs }: Started,
+    { move: { file, members, sizeBytes, decidedBy }, limited, begunMs }: Started,
     ordered: Promise<readonly MoveAnswer[] | null>,
     place: number,
   ): Promise<MoveOutcome> {
@@ -229,7 +228,7 @@ export class Mover {
       const answer = (await ordered)?.[place];
       // A file that is still moving keeps its part of the limits.
       if (answer === undefined || ('code' in answer && SINGLE.has(answer.code)))
-        await this.#parts.changeMembers(file, members);
+        await this.#parts.changeMembers({ file, members, decidedBy });
       else if ('code' in answer) throw new ServiceError(answer.code, answer.message);
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;

@@ -37,8 +37,8 @@ export class ServerConditions {
     const taking = new Set(candidates.map(({ id }) => id));
     const leaving = servers
       .filter(({ id }) => !taking.has(id as ServerId))
-      .map(({ id, zone, freeBytes, totalBytes }) => ({
-        ...{ id: id as ServerId, zone, freeBytes, totalBytes },
+      .map(({ id, zone, labels = [], freeBytes, totalBytes }) => ({
+        ...{ id: id as ServerId, zone, labels, freeBytes, totalBytes },
         registered: true,
         reachable: isConnected(id as ServerId),
       }));

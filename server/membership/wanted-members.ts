@@ -1,5 +1,6 @@
 import type { ServerId } from '../../base/ids.ts';
 import type { ServerState } from '../../wire/catalog-api.ts';
+import { classFits, type PlacementClass } from '../../wire/placement-class.ts';
 import { type Candidate, chooseServers, isNearlyFull, zoneOf } from '../process/placement.ts';
 
 export interface ServerCondition extends Candidate {
@@ -13,14 +14,17 @@ export interface ServerCondition extends Candidate {
 export interface FileMembers {
   readonly inode: number;
   readonly members: readonly ServerId[];
+  /** Absent: any server may hold the file. */
+  readonly class?: PlacementClass;
 }
 
 /**
  * Chooses the servers of a file's replicas. Pure: every primary of the catalog gets the same result as long as nothing
  * has changed.
  *
- * Replicas stay where they are if possible. Those on servers that are draining, or unreachable for long, are replaced,
- * or stay if no other server can take them; those on servers that are out are dropped, unless no other is left.
+ * Replicas stay where they are if possible. Those on servers that are draining, unreachable for long, or not allowed
+ * for the file are replaced, or stay if no other server can take them; those on servers that are out are dropped,
+ * unless no other is left. No server that is not allowed gets one: the file has fewer replicas then.
  * @param factor wanted number of replicas
  * @returns the members; the same ones, in the same order, if nothing is to do
  */
@@ -33,25 +37,38 @@ export function wantedMembers(
   const isGood = (id: ServerId): boolean => {
     const server = known.get(id);
     // A server without an entry is assumed to be good.
-    return server === undefined || (server.state === 'in' && !server.toBeReplaced);
+    return server === undefined || (server.state === 'in' && !server.toBeReplaced && isAllowed(server, file));
   };
   const staying = trimmed(file.members.filter(isGood), known, factor);
   const zones = staying.map((id) => zoneOf(known.get(id) ?? { id, zone: '' }));
   const free = servers.filter(
-    ({ id, state, toBeReplaced, reachable, registered }) =>
-      state === 'in' && !toBeReplaced && reachable && registered && !file.members.includes(id),
+    (server) =>
+      server.state === 'in' &&
+      !server.toBeReplaced &&
+      server.reachable &&
+      server.registered &&
+      isAllowed(server, file) &&
+      !file.members.includes(server.id),
   );
   const added = chooseServers(factor - staying.length, free, file.inode, zones);
   const wanted = new Set([...staying, ...added]);
-  // A replica that cannot be replaced is better than none, if its server may return.
+  // A replica that cannot be replaced is better than none, if its server may return; best, if it stays.
+  const worth = (id: ServerId): number => {
+    const server = known.get(id);
+    return 2 * Number(server?.reachable) + Number(server?.state === 'in');
+  };
   const unreplaced = file.members
     .filter((id) => !wanted.has(id) && !isGood(id) && known.get(id)?.state !== 'out')
-    .toSorted((a, b) => Number(known.get(b)?.reachable) - Number(known.get(a)?.reachable));
+    .toSorted((a, b) => worth(b) - worth(a));
   for (const id of unreplaced) if (wanted.size < factor) wanted.add(id);
   if (wanted.size === 0) return file.members;
   // Old members keep their order, so that an unchanged set is recognized.
   const kept = file.members.filter((id) => wanted.has(id));
   return [...kept, ...[...wanted].filter((id) => !file.members.includes(id))];
+}
+
+export function isAllowed(server: ServerCondition, { class: required = {} }: FileMembers): boolean {
+  return classFits(required, server);
 }
 
 /** Drops members beyond `count`: first unreachable ones, then those that share a zone, then those on full disks. */
@@ -111,6 +128,7 @@ export function spreadMembers(
       server.isSteady &&
       server.registered &&
       !isNearlyFull(server) &&
+      isAllowed(server, file) &&
       !zones.includes(zoneOf(server)),
   );
   const [giver] = crowded.toSorted((a, b) => a.freeBytes - b.freeBytes || (a.id < b.id ? -1 : 1));

@@ -7,12 +7,15 @@ interface Waiting<Item, Result> {
 /** Sends many items with one request: items that arrive while one is in progress wait for the next. */
 export class Batches<Item, Result> {
   readonly #itemsMax: number;
-  readonly #send: (items: readonly Item[]) => Promise<readonly Result[]>;
+  readonly #send: (items: readonly Item[]) => Promise<readonly PromiseSettledResult<Result>[]>;
   #waiting: Waiting<Item, Result>[] = [];
   #busy = false;
 
-  /** @param send returns a result for each item, in order; its error is that of each */
-  constructor(itemsMax: number, send: (items: readonly Item[]) => Promise<readonly Result[]>) {
+  /** @param send returns an outcome for each item, in order */
+  constructor(
+    itemsMax: number,
+    send: (items: readonly Item[]) => Promise<readonly PromiseSettledResult<Result>[]>,
+  ) {
     this.#itemsMax = itemsMax;
     this.#send = send;
   }
@@ -30,12 +33,10 @@ export class Batches<Item, Result> {
     this.#busy = true;
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0, this.#itemsMax);
-      try {
-        const results = await this.#send(batch.map(({ item }) => item));
-        for (const [place, { resolve }] of batch.entries()) resolve(results[place] as Result);
-      } catch (error) {
-        for (const { reject } of batch) reject(error);
-      }
+      const outcomes = await this.#send(batch.map(({ item }) => item));
+      for (const [place, outcome] of outcomes.entries())
+        if (outcome.status === 'fulfilled') batch[place]?.resolve(outcome.value);
+        else batch[place]?.reject(outcome.reason);
     }
     this.#busy = false;
   }

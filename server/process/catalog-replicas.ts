@@ -5,7 +5,7 @@ const CATALOG_REPLICAS_MIN = 3;
 /** Most without a setting. */
 const CATALOG_REPLICAS_AUTO = 5;
 
-interface CatalogServers {
+export interface CatalogServers {
   /** The setting of the cluster; null: by the number of servers. */
   readonly setting: number | null;
   readonly first: number;

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import type { ServerId } from '../../base/ids.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
+import { classFits, type PlacementClass } from '../../wire/placement-class.ts';
 
 /** A disk with a smaller free part gets no new replicas while there are others. */
 export const NEARLY_FULL = 0.05;
@@ -9,19 +10,22 @@ export interface Candidate {
   readonly id: ServerId;
   /** Failure domain; empty if no other server is in it. */
   readonly zone: string;
+  /** Absent if it has none. */
+  readonly labels?: readonly string[];
   readonly freeBytes: number;
   /** 0 until the server has reported its disk. */
   readonly totalBytes: number;
   readonly reachable: boolean;
-  /** The catalog knows its storage id, so it is known to hold its replicas from the beginning. */
+  /** It has registered its store with the catalog: it is known to hold its replicas from the beginning. */
   readonly registered: boolean;
 }
 
 /**
- * Chooses servers in this order: reachable and registered, not nearly full, fewest replicas in their zone, then at
- * random in proportion to the free space. Deterministic.
+ * Chooses servers in this order: reachable and registered, not nearly full, fewest replicas in their zone, smallest
+ * load, then at random in proportion to the free space. Deterministic.
  * @param seed differs between choices, so that replicas spread
  * @param zones of the existing replicas, one for each
+ * @param loads by server, 0 if absent
  * @returns `count` different servers, or all there are
  */
 export function chooseServers(
@@ -29,6 +33,7 @@ export function chooseServers(
   candidates: readonly Candidate[],
   seed: number,
   zones: readonly string[] = [],
+  loads: ReadonlyMap<string, number> = new Map(),
 ): ServerId[] {
   const inZone = new Map<string, number>();
   for (const zone of zones) inZone.set(zone, (inZone.get(zone) ?? 0) + 1);
@@ -45,6 +50,7 @@ export function chooseServers(
       (a, b) =>
         a.tier - b.tier ||
         (inZone.get(a.zone) ?? 0) - (inZone.get(b.zone) ?? 0) ||
+        (loads.get(a.id) ?? 0) - (loads.get(b.id) ?? 0) ||
         b.score - a.score ||
         (a.id < b.id ? -1 : 1),
     );
@@ -56,7 +62,7 @@ export function chooseServers(
   return chosen;
 }
 
-/** Whether a member is worse than all servers that would be chosen now: unreachable, removed, or nearly full. */
+/** Whether a member is worse than all that would be chosen now: unreachable, nearly full, or no candidate. */
 export function isOutdated(members: readonly ServerId[], candidates: readonly Candidate[]): boolean {
   const tiers = new Map(candidates.map((candidate) => [candidate.id, tierOf(candidate)]));
   const worst = (servers: readonly ServerId[]): number =>
@@ -103,12 +109,34 @@ export class Placement {
     this.#parts = parts;
   }
 
-  choose(replicas: number, servers: readonly ServerInfo[]): ServerId[] {
-    return chooseServers(replicas, this.candidates(servers), this.#choiceCount++);
+  /**
+   * @param loads by server: those with less come before those with more free space
+   * @returns no more servers than there are with the labels and in the zones
+   */
+  choose(
+    replicas: number,
+    servers: readonly ServerInfo[],
+    required: PlacementClass,
+    loads?: ReadonlyMap<string, number>,
+  ): ServerId[] {
+    return chooseServers(replicas, this.#allowed(servers, required), this.#choiceCount++, [], loads);
   }
 
-  isOutdated(members: readonly ServerId[], servers: readonly ServerInfo[]): boolean {
-    return isOutdated(members, this.candidates(servers));
+  /** @see isOutdated */
+  isOutdated(
+    members: readonly ServerId[],
+    servers: readonly ServerInfo[],
+    required: PlacementClass,
+  ): boolean {
+    return isOutdated(members, this.#allowed(servers, required));
+  }
+
+  capacity(servers: readonly ServerInfo[], required: PlacementClass): number {
+    return this.#allowed(servers, required).length;
+  }
+
+  #allowed(servers: readonly ServerInfo[], required: PlacementClass): Candidate[] {
+    return this.candidates(servers).filter((candidate) => classFits(required, candidate));
   }
 
   /** Servers that may hold new replicas: neither draining nor out. */
@@ -120,9 +148,9 @@ export class Placement {
       .map((id) => ({ id, zone: '', freeBytes: 0, totalBytes: 0, registered: false }));
     const registered = servers
       .filter(({ state }) => state === 'in')
-      .map(({ id, zone, freeBytes, totalBytes, storageId }) => ({
-        ...{ id: id as ServerId, zone, freeBytes, totalBytes },
-        registered: storageId !== '',
+      .map(({ id, zone, labels = [], freeBytes, totalBytes, storageId, registeredNs }) => ({
+        ...{ id: id as ServerId, zone, labels, freeBytes, totalBytes },
+        registered: storageId !== '' && registeredNs !== '0',
       }));
     return [...registered, ...unregistered].map((each) => ({ ...each, reachable: isConnected(each.id) }));
   }

@@ -19,6 +19,8 @@ export interface RepairerParts {
   readonly world: World;
   readonly log: Logger;
   readonly store: Pick<DiskStore, 'record' | 'inspect'>;
+  /** Called when another server has given the bytes of a damaged object. */
+  repaired(file: FileId, index: number): void;
   isConnected(server: ServerId): boolean;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
 }
@@ -65,6 +67,7 @@ export class Repairer {
         members.delete(server);
         if (answer === 'without') continue;
         this.#fetchedCount++;
+        this.#parts.repaired(file, entry.index);
         log.warn(
           { file, object: entry.index, from: server },
           'repaired a damaged object from another server',

@@ -11,14 +11,18 @@ export interface FilePath {
   readonly search: URLSearchParams;
 }
 
+/** The router does not see the rest of these paths: a user's path with any number of names. */
+export const USER_PATHS: readonly string[] = ['/v1/files', '/v1/info', '/v1/junctions', '/v1/locate'];
+
 const TREE_NAME = /^[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?$/;
 
 /**
  * Parses an undecoded request target: a router would give `%2F`, `%25`, `;` and `//` another meaning. Each segment is
  * percent-decoded exactly once. `prefix` ends in a slash.
- * @throws ServiceError `bad-request` or `name-too-long`
+ * @throws ServiceError `not-found`, `bad-request` or `name-too-long`
  */
 export function parseFilePath(url: string, prefix: string): FilePath {
+  if (!url.startsWith(prefix)) throw new ServiceError('not-found', `A path under ${prefix} names a volume`);
   if (url.includes('#')) throw new ServiceError('bad-request', '"#" in a path must be encoded as %23');
   const queryAt = url.indexOf('?');
   const path = url.slice(prefix.length, queryAt < 0 ? url.length : queryAt);

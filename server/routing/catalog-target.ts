@@ -1,4 +1,6 @@
+import { type CatalogNumber, ROOT_CATALOG } from '../../base/ids.ts';
 import type { Command, CommandOf, Query } from '../../wire/catalog-api.ts';
+import type { Catalogs } from './service-interfaces.ts';
 
 /** Which catalog executes a command or answers a query, if each volume has its own. */
 export type CatalogTarget =
@@ -53,8 +55,8 @@ const COMMANDS: CommandTargets = {
   'volume-set': ({ name }) => volumeOf(name),
   'volume-remove': root,
   'create-file': ofPlace,
-  // Reserved numbers do not say for which volume: those of a volume with its own catalog have to.
-  'reserve-inodes': root,
+  // The numbers are those of the catalog that executes it.
+  'reserve-inodes': every,
   'void-inodes': ofInodes,
   bear: ofEntries,
   forgo: every,
@@ -65,6 +67,8 @@ const COMMANDS: CommandTargets = {
   'replace-with-contents': ofPlace,
   'make-directory': ofPlace,
   'make-node': ofPlace,
+  'junction-create': ofPlace,
+  'junction-remove': ofInode,
   'remove-directory': ofPlace,
   unlink: ofPlace,
   'unlink-files': ofEntries,
@@ -86,6 +90,9 @@ const COMMANDS: CommandTargets = {
   'server-add': root,
   'server-state': root,
   'server-zone': root,
+  'server-label': root,
+  'set-placement': ofInode,
+  'inherit-placement': ofInode,
   'server-maintenance': root,
   'server-remove': root,
   'cluster-set': root,
@@ -96,6 +103,21 @@ const COMMANDS: CommandTargets = {
   'trim-deletions': every,
   'set-replicas': ofInode,
   'set-voters': root,
+  'catalog-create': root,
+  'catalog-report': root,
+  'volume-attach': root,
+  'volume-detach': root,
+  // They are sent to the catalog that they are about.
+  'catalog-begin': every,
+  'catalog-close': every,
+  'follow-servers': every,
+  'extend-numbers': every,
+  'volume-move': root,
+  'volume-move-abort': root,
+  'volume-freeze': root,
+  'volume-number': root,
+  'volume-forget': root,
+  'catalog-import': every,
   'trash-restore': ofVolume,
   'trash-empty': ofVolume,
   'snapshot-create': ofVolume,
@@ -124,8 +146,14 @@ const QUERIES: QueryTargets = {
   paths: ofInodes,
   servers: ({ counts }) => (counts ? EVERY : ROOT),
   voters: root,
+  catalogs: root,
+  'catalog-state': every,
+  moves: root,
+  'volume-export': root,
   'files-on': every,
   'files-miscounted': every,
+  'files-misplaced': every,
+  'placement-classes': every,
   'files-needing': every,
   plans: every,
   deletions: every,
@@ -133,10 +161,42 @@ const QUERIES: QueryTargets = {
   trash: ofVolume,
 };
 
+/** The second place or inode that a command names: it must be in the same catalog. Null if there is none. */
+export function secondTarget(command: Command): CatalogTarget | null {
+  switch (command.kind) {
+    case 'rename':
+    case 'rename-whiteout':
+      return placeOf(command.to);
+    case 'link':
+      return inodesOf([command.inode]);
+    default:
+      return null;
+  }
+}
+
 export function commandTarget<Kind extends Command['kind']>(command: CommandOf<Kind>): CatalogTarget {
   return COMMANDS[command.kind as Kind](command);
 }
 
 export function queryTarget<Kind extends Query['kind']>(query: QueryOf<Kind>): CatalogTarget {
   return QUERIES[query.kind as Kind](query);
+}
+
+/** The parts of a query that several catalogs answer, by catalog; the root catalog's comes first. */
+export function partsOf<Q extends Query>(
+  query: Q,
+  target: CatalogTarget,
+  catalogs: Pick<Catalogs, 'numbers' | 'ofInode'>,
+): (readonly [CatalogNumber, Q])[] {
+  switch (target.kind) {
+    case 'every':
+      return catalogs.numbers().map((number) => [number, query]);
+    case 'inodes': {
+      const byCatalog = Map.groupBy(target.inodes, (inode) => catalogs.ofInode(inode));
+      if (byCatalog.size < 2) return [[[...byCatalog.keys()][0] ?? ROOT_CATALOG, query]];
+      return [...byCatalog].map(([number, inodes]) => [number, { ...query, inodes }]);
+    }
+    default:
+      return [[ROOT_CATALOG, query]];
+  }
 }

@@ -1,5 +1,6 @@
-import { ServiceError } from '../../base/errors.ts';
-import { type FileId, isServerId, type ServerId } from '../../base/ids.ts';
+import { ERRORS, ServiceError } from '../../base/errors.ts';
+import { type CatalogNumber, type FileId, ROOT_CATALOG, type ServerId } from '../../base/ids.ts';
+import { type Pace, Retry } from '../../base/retry.ts';
 import type { World } from '../../base/world.ts';
 import type { View } from '../../replica/view.ts';
 import type {
@@ -29,21 +30,24 @@ import {
   type FileExtent,
   type FileState,
   type FlushResult,
-  HEADER_PRIMARY,
   unsyncedText,
   type Whence,
   type WriteGuard,
   type WriteResult,
 } from '../../wire/http-api.ts';
 import type { LockClaim, LockGrant, LockList, LockOrder, LockRenewal } from '../../wire/lock-api.ts';
+import type { ListedCatalog } from '../../wire/volume-catalogs.ts';
 import { drawIncarnation } from '../process/incarnation.ts';
 import { type Machine, systemMachine } from '../process/machine.ts';
-import { type NumberedRequest, NumberedRequests } from '../requests/numbered-requests.ts';
+import type { NumberedRequest } from '../requests/numbered-requests.ts';
 import type { PeerTls } from '../security/peer-tls.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
-import { commandTarget, queryTarget } from './catalog-target.ts';
+import { withAttachments } from './attached-volumes.ts';
+import { CatalogGateway, unknownIfAmbiguous } from './catalog-gateway.ts';
+import { type CatalogTarget, commandTarget, partsOf, queryTarget, secondTarget } from './catalog-target.ts';
 import { withLiveStates } from './live-attributes.ts';
-import { type CatalogPosition, type PeerAnswer, PeerHttp, type PeerRequest } from './peer-http.ts';
+import { isMergeable, isOfUseInPart, mergedAnswers, missingInAll } from './merged-answers.ts';
+import { jsonOfAnswer, jsonRequest, type PeerAnswer, PeerHttp, type PeerRequest } from './peer-http.ts';
 import type { Trail } from './route-course.ts';
 import { type Call, type CallOptions, Router } from './router.ts';
 import type {
@@ -57,14 +61,22 @@ import type {
 } from './service-interfaces.ts';
 import { type SnapshotContents, SnapshotReads } from './snapshot-reads.ts';
 import { ageOfHeaders, stateOfHeaders } from './state-headers.ts';
+import { untilCreated, untilRemoved } from './volume-lives.ts';
+import { withVotingFounders } from './voting-founders.ts';
 
-/** Attempts of `findDurably`: each failed one ended in another epoch of the catalog than it began in. */
-const QUERIES_MAX = 8;
-const QUERY_RETRY_MS = 500;
-/** Executions of a durable command that losses of power took before its flush. */
-const LOSSES_MAX = 3;
+/** Longest wait for a volume's catalog, if the answers of the others are of use without it. */
+const PART_MS_MAX = 3_000;
+/** Between attempts of a command whose volume moves to another catalog. */
+const MOVING_PACE: Pace = { firstMs: 50, largestMs: 500, spread: [0.5, 1.5] };
+/** Servers send these about files of several volumes: one that moves must not delay the others. */
+const OF_SEVERAL_VOLUMES: ReadonlySet<Command['kind']> = new Set(['settle', 'plan-files', 'follow-views']);
+/** Before any operation that a catalog has: the changes since it are not known. */
+export const NO_OPERATION = Number.MAX_SAFE_INTEGER;
+const EVERY: CatalogTarget = { kind: 'every' };
 
 export interface GatewayOptions {
+  /** The servers with which the cluster began. */
+  readonly founders: readonly ServerId[];
   readonly world: World;
   readonly services: Services;
   readonly metrics?: MetricsRegistry;
@@ -96,25 +108,25 @@ export class Gateway {
   readonly services: Services;
   readonly peers: PeerHttp;
   readonly router: Router;
-  readonly #ownRequests: NumberedRequests;
+  readonly founders: readonly ServerId[];
   readonly #snapshots: SnapshotReads;
   readonly #countForward: (server: ServerId) => void;
-  #catalogEpoch = 0;
+  readonly #catalogs = new Map<CatalogNumber, CatalogGateway>();
 
-  constructor({ world, services, metrics, tls = null, machine = systemMachine }: GatewayOptions) {
+  constructor({ world, services, founders, metrics, tls = null, machine = systemMachine }: GatewayOptions) {
     this.services = services;
+    this.founders = founders;
     this.world = world;
-    this.#ownRequests = new NumberedRequests(() => drawIncarnation(world));
     this.#snapshots = new SnapshotReads(async (file, snapshot, options) => {
       const query = { kind: 'attributes', inode: file, snapshot } as const;
-      return (await this.#catalogQuery(query, options)).attributes;
+      return (await this.queryCatalog(query, options)).attributes;
     });
     this.peers = new PeerHttp(world, services.status.urls, tls, machine);
     this.router = new Router({
       world,
       services,
       queryMembers: (file, timeoutMs) =>
-        this.#catalogQuery({ kind: 'attributes', inode: file }, { timeoutMs }),
+        this.queryCatalog({ kind: 'attributes', inode: file }, { timeoutMs }),
       ...(metrics === undefined ? {} : { metrics }),
     });
     const forwards = metrics?.counter('leasehold_forwards_total', 'Requests forwarded to another server', [
@@ -123,38 +135,46 @@ export class Gateway {
     this.#countForward = (server) => forwards?.add(1, { to: server });
   }
 
-  /** The latest operation of the catalog that is known without a request; null if none is. */
+  get root(): CatalogGateway {
+    return this.catalog(ROOT_CATALOG);
+  }
+
+  catalog(number: CatalogNumber): CatalogGateway {
+    const known = this.#catalogs.get(number);
+    if (known !== undefined) return known;
+    const { world, services, router, peers } = this;
+    const catalog = new CatalogGateway({
+      ...{ number, world, services, router, peers },
+      ask: (server, request, timeoutMs) => this.#ask(server, request, timeoutMs),
+      answered: (result) => this.#rememberAllMembers(result),
+    });
+    this.#catalogs.set(number, catalog);
+    return catalog;
+  }
+
+  /** The catalog of a file, or of another inode, as far as this server knows. */
+  ofInode(inode: number): CatalogGateway {
+    return this.catalog(this.services.catalogs.ofInode(inode));
+  }
+
+  /** The catalog that answers a query of a client, as far as this server knows. */
+  ofQuery(query: Query, options: CallOptions): CatalogGateway {
+    return this.catalog(this.#numberOf(queryTarget(query), options));
+  }
+
+  /** The catalog of a volume, as far as this server knows. */
+  ofVolume(name: string): CatalogGateway {
+    return this.catalog(this.services.catalogs.ofVolume(name));
+  }
+
+  /** The latest operation of the root catalog that is known without a request; null if none is. */
   get catalogSeq(): number | null {
-    return this.catalogPosition.seq;
+    return this.root.seq;
   }
 
-  /** As `catalogSeq`, with the newest known epoch of the catalog; 0 if none is. */
-  get catalogPosition(): CatalogPosition {
-    const { catalogs, status } = this.services;
-    const { primary, seq, epoch, committedSeq } = catalogs.root.status();
-    if (primary === status.id) return { seq, epoch };
-    const reported = this.peers.catalogPosition;
-    // A backup that answers queries by itself gets no reports. What it has applied may still be undone.
-    const isNewer = epoch >= reported.epoch && committedSeq > (reported.seq ?? 0);
-    return isNewer ? { seq: committedSeq, epoch } : reported;
-  }
-
-  /** The server to which a client is to send its next query that any member can answer; null if none is known. */
-  get catalogReader(): ServerId | null {
-    const { catalogs, status } = this.services;
-    const { invitesQueries, members } = catalogs.root.status();
-    if (invitesQueries) return status.id;
-    return members.includes(status.id) ? this.router.catalogPrimary() : this.router.reader;
-  }
-
-  /** The epoch of `catalogPosition`; it never decreases. */
+  /** The newest known epoch of the root catalog; it never decreases. */
   get catalogEpoch(): number {
-    return this.#noteCatalogEpoch();
-  }
-
-  #noteCatalogEpoch(): number {
-    this.#catalogEpoch = Math.max(this.#catalogEpoch, this.catalogPosition.epoch);
-    return this.#catalogEpoch;
+    return this.root.epoch;
   }
 
   drawSession(): number {
@@ -171,81 +191,176 @@ export class Gateway {
     await this.peers.close();
   }
 
-  /** Executes a command of the catalog; without a client's `request`, under a number of this server's own session. */
+  /**
+   * Executes a command in the catalog to which it belongs; without a client's `request`, under a number of this
+   * server's own session.
+   */
   async command<C extends Command>(
     command: C,
     request?: NumberedRequest,
     options: CallOptions = {},
   ): Promise<CommandResults[C['kind']]> {
-    if (request === undefined) return this.#ownCommand(command, options, async (result) => result);
-    const trail: Trail = { ambiguous: false };
-    const bound = options.live === true ? await this.#withNewestContents(command, options) : command;
-    const result = await this.#execute(bound, request, options, trail).catch((error: unknown) => {
-      throw unknownIfAmbiguous(error, trail, `"${command.kind}" happened`);
-    });
-    return options.live === true ? this.#withLive(result, options) : result;
+    const isLive = request !== undefined && options.live === true;
+    const bound = isLive ? await this.#withNewestContents(command, options) : command;
+    const result = await this.#executed(bound, request, options);
+    if (options.forwarded !== true) await this.#untilCarriedOut(command.kind, result, options);
+    return isLive ? this.#withLive(result, options) : result;
   }
 
-  /**
-   * As `command`; resolves when the changes survive a loss of power of all servers. If such a loss takes the command
-   * before its flush, it is executed again.
-   */
-  async durably<C extends Command>(
+  /** Volumes with a catalog of their own are created and removed by their members, and attached by the list. */
+  async #untilCarriedOut(
+    kind: Command['kind'],
+    result: CommandResults[Command['kind']],
+    { timeoutMs = this.services.status.operationTimeoutMs }: CallOptions,
+  ): Promise<void> {
+    const { catalog } = result as { readonly catalog?: ListedCatalog };
+    if (catalog === undefined) return;
+    const { catalogs } = this.services;
+    if (kind === 'catalog-create') await untilCreated(this.world, catalogs, catalog, timeoutMs);
+    if (kind === 'volume-remove') await untilRemoved(this.world, catalogs, catalog, timeoutMs);
+    if (kind === 'volume-attach' || kind === 'volume-detach') await catalogs.refresh();
+  }
+
+  #executed<C extends Command>(
     command: C,
-    request?: NumberedRequest,
+    request: NumberedRequest | undefined,
+    options: CallOptions,
   ): Promise<CommandResults[C['kind']]> {
-    const covered = async (result: CommandResults[C['kind']], { session, number }: NumberedRequest) => {
-      const { missing } = await this.flushCommands([{ session, numbers: [number] }]);
-      return missing.length === 0 ? result : null;
-    };
-    for (let losses = 0; losses < LOSSES_MAX; losses++) {
-      const result =
-        request === undefined
-          ? await this.#ownCommand(command, {}, covered)
-          : await covered(await this.command(command, request), request);
-      if (result !== null) return result;
-    }
-    throw new ServiceError(
-      'storage',
-      `"${command.kind}" was lost ${LOSSES_MAX} times in power failures of all servers of the catalog`,
+    return this.#whenMoved(command.kind, options, () =>
+      this.#inCatalog(commandTarget(command), options, (catalog) => {
+        this.#assertInOneCatalog(command, options);
+        return catalog.command(command, this.#sinceOf(catalog, request, options), options);
+      }),
     );
   }
 
   /**
-   * Executes a command under a number of this server's own session, and once more in a new session if the catalog had
-   * forgotten the session.
-   * @param done uses the result; until it ends, the catalog remembers the outcome of the number
+   * Repeats a command that is refused while its volume moves to another catalog, within the time limit. A client that
+   * names a catalog waits by itself, and so do commands about files of several volumes.
    */
-  async #ownCommand<C extends Command, Value>(
-    command: C,
-    options: CallOptions,
-    done: (result: CommandResults[C['kind']], numbered: NumberedRequest) => Promise<Value>,
-  ): Promise<Value> {
-    for (let sessions = 1; ; sessions++) {
-      if (this.#ownRequests.needsNewSession && (sessions > 1 || this.catalogSeq === null))
-        await this.#queryCatalogSeq(options);
-      const numbered = this.#ownRequests.acquire(this.catalogSeq);
-      const trail: Trail = { ambiguous: false };
+  async #whenMoved<Result>(
+    kind: Command['kind'],
+    { timeoutMs = this.services.status.operationTimeoutMs, onlyThere, forwarded }: CallOptions,
+    work: () => Promise<Result>,
+  ): Promise<Result> {
+    const { world } = this;
+    const deadlineMs = world.nowMs() + timeoutMs;
+    const retry = new Retry({ deadlineMs: () => deadlineMs, pace: MOVING_PACE, lastWait: 'fail' }, () =>
+      world.random(),
+    );
+    for (;;) {
       try {
-        return await done(await this.#execute(command, numbered, options, trail), numbered);
+        return await work();
       } catch (error) {
-        if (!(error instanceof ServiceError) || error.code !== 'session-expired') throw error;
-        // The catalog forgot our idle session. A command that every attempt refused may be repeated in another one.
-        this.#ownRequests.abandon(numbered.session);
-        if (trail.ambiguous || sessions === 2)
-          throw unknownIfAmbiguous(error, trail, `"${command.kind}" happened`);
-      } finally {
-        this.#ownRequests.release(numbered);
+        const isMoving = error instanceof ServiceError && error.code === 'moving';
+        if (!isMoving || onlyThere || forwarded || OF_SEVERAL_VOLUMES.has(kind)) throw error;
+        const step = retry.next({ kind: 'later' }, world.nowMs());
+        if (step.kind !== 'wait') throw error;
+        await world.sleep(step.ms);
       }
     }
   }
 
-  /** Answers a query of the catalog, with the primaries' attributes of live files. */
+  /** A client that names no catalog knows positions of the root catalog only. */
+  #sinceOf(
+    catalog: CatalogGateway,
+    request: NumberedRequest | undefined,
+    options: CallOptions,
+  ): NumberedRequest | undefined {
+    if (request === undefined || catalog.number === (options.catalog ?? ROOT_CATALOG)) return request;
+    const { session, number } = request;
+    return { session, number };
+  }
+
+  /** @throws ServiceError `cross-volume` */
+  #assertInOneCatalog(command: Command, { forwarded = false }: CallOptions): void {
+    const second = secondTarget(command);
+    if (second === null || forwarded) return;
+    if (this.#numberOf(second, {}) === this.#numberOf(commandTarget(command), {})) return;
+    // By this server's list, which may be outdated.
+    const text = 'Source and target are on different volumes';
+    throw new ServiceError('cross-volume', text, { elsewhere: true });
+  }
+
+  /** As `command`; resolves when the changes survive a loss of power of all servers. */
+  async durably<C extends Command>(
+    command: C,
+    request?: NumberedRequest,
+    options: CallOptions = {},
+  ): Promise<CommandResults[C['kind']]> {
+    return this.#whenMoved(command.kind, options, () =>
+      this.#inCatalog(commandTarget(command), options, (catalog) => {
+        this.#assertInOneCatalog(command, options);
+        return catalog.durably(command, this.#sinceOf(catalog, request, options));
+      }),
+    );
+  }
+
+  /**
+   * Answers a query of the catalog, with the primaries' attributes of live files, and with the founders as voters of
+   * named leases while the catalog has no view of these.
+   */
   async query<Q extends Query>(query: Q, options: CallOptions = {}): Promise<QueryResults[Q['kind']]> {
-    const result = await this.#catalogQuery(query, options);
+    const result = await this.queryCatalog(query, options);
     // The client's own server merges attributes of live files; a forwarded query gets the catalog's.
     if (options.forwarded === true) return result;
-    return (await this.#withLive(result, options)) as QueryResults[Q['kind']];
+    const withFounders = withVotingFounders(query, result, this.founders);
+    return this.#withLive(withAttachments(withFounders, this.services.catalogs), options);
+  }
+
+  /** As `query`, with the catalog's own attributes of live files. Several catalogs may have to answer. */
+  async queryCatalog<Q extends Query>(query: Q, options: CallOptions = {}): Promise<QueryResults[Q['kind']]> {
+    const target = queryTarget(query);
+    if (!isMergeable(query.kind) || options.catalog !== undefined || options.forwarded === true)
+      return this.#inCatalog(target, options, (catalog) => catalog.query(query, options));
+    const { inodeCatalogs } = this.services.catalogs;
+    try {
+      return await this.#queryParts(query, target, options);
+    } catch (error) {
+      const isOutdated = error instanceof ServiceError && error.details.elsewhere === true;
+      // The list was fetched for the refusal: inodes may have moved since the one before.
+      if (!isOutdated || inodeCatalogs === this.services.catalogs.inodeCatalogs) throw error;
+      return this.#queryParts(query, target, options);
+    }
+  }
+
+  async #queryParts<Q extends Query>(
+    query: Q,
+    target: CatalogTarget,
+    options: CallOptions,
+  ): Promise<QueryResults[Q['kind']]> {
+    const parts = partsOf(query, target, this.services.catalogs);
+    const answers = await Promise.all(
+      parts.map(([catalog, part]) => this.#partAnswered(part, target, { ...options, catalog })),
+    );
+    const known = answers.filter((answer) => typeof answer === 'object');
+    const merged = mergedAnswers(query.kind as Q['kind'], known);
+    const unavailable = parts.flatMap(([number], place) =>
+      answers[place] === 'unavailable' ? (this.services.catalogs.row(number)?.name ?? []) : [],
+    );
+    return unavailable.length === 0 ? merged : { ...merged, unavailable };
+  }
+
+  /** @returns the answer of the catalog that `options` names; or why there is none, if the others are of use alone */
+  async #partAnswered<Q extends Query>(
+    query: Q,
+    target: CatalogTarget,
+    options: CallOptions,
+  ): Promise<QueryResults[Q['kind']] | 'unavailable' | 'removed'> {
+    const isNeeded = options.catalog === ROOT_CATALOG || !isOfUseInPart(query.kind);
+    const limitMs = isNeeded ? Number.POSITIVE_INFINITY : PART_MS_MAX;
+    const timeoutMs = Math.min(options.timeoutMs ?? this.services.status.operationTimeoutMs, limitMs);
+    try {
+      return await this.#inCatalog(EVERY, options, (catalog) =>
+        catalog.query(query, { ...options, timeoutMs }),
+      );
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      // Every catalog that serves is asked: one that was removed meanwhile has nothing.
+      if (target.kind === 'every' && error.details.elsewhere === true) return 'removed';
+      if (!isNeeded && ERRORS[error.code].remedy === 'retry') return 'unavailable';
+      throw error;
+    }
   }
 
   /** As `query`, for a client with a cache session: the answer also says what the client may cache. */
@@ -255,112 +370,131 @@ export class Gateway {
     options: CallOptions = {},
     delegate = false,
   ): Promise<GrantedAnswer<QueryResults[Q['kind']]>> {
-    const body = { query, cache: session, ...(delegate ? { delegate } : {}) };
-    const { cell, service } = this.services.catalogs.serving(queryTarget(query));
-    const answer = await this.router.route<GrantedAnswer<QueryResults[Query['kind']]>>(
-      {
-        cell,
-        action: `answer "${query.kind}"`,
-        local: () => service.queryWithGrants(query, session, delegate),
-        remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/queries', body, timeoutMs),
-      },
-      options,
-    );
-    const { result } = answer;
-    if (result !== null) this.#rememberAllMembers(result);
-    const merged =
-      result === null || options.forwarded === true ? result : await this.#withLive(result, options);
-    return { ...answer, result: merged as QueryResults[Q['kind']] | null };
+    return this.#inCatalog(queryTarget(query), options, async (catalog) => {
+      // The session is one of the catalog that the client names.
+      if (catalog.number !== (options.catalog ?? ROOT_CATALOG))
+        return { result: await this.query(query, options), granted: null };
+      const answer = await catalog.queryWithGrants(query, session, options, delegate);
+      const { result } = answer;
+      const merged =
+        result === null || options.forwarded === true ? result : await this.#withLive(result, options);
+      return { ...answer, result: merged };
+    });
   }
 
   /** A client's poll: renews its cache session, and returns the recalls, for which it waits a while. */
-  async cache(request: CacheRequest, options: CallOptions = {}): Promise<CacheAnswer> {
-    const { cell, service } = this.services.catalogs.serving({ kind: 'every' });
-    return this.router.route(
-      {
-        cell,
-        action: 'renew a cache session',
-        local: () => service.pollCache(request),
-        remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/cache', request, timeoutMs),
-      },
-      options,
-    );
-  }
-
-  /** Returns the changes in a directory, or below it; if there are none, waits for some as long as the request says. */
-  async changes(request: ChangesRequest, options: CallOptions = {}): Promise<ChangesAnswer> {
-    const { cell, service } = this.services.catalogs.serving({ kind: 'inodes', inodes: [request.inode] });
-    return this.router.route(
-      {
-        cell,
-        action: `watch directory ${request.inode}`,
-        local: () => service.changes(request),
-        remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/changes', request, timeoutMs),
-      },
-      options,
-    );
-  }
-
-  /** As `query`, with the catalog's own attributes of live files. */
-  async queryCatalog<Q extends Query>(query: Q, options: CallOptions = {}): Promise<QueryResults[Q['kind']]> {
-    return this.#catalogQuery(query, options);
-  }
-
-  /** Resolves when all commands answered so far survive a loss of power of all servers. */
-  async flushCatalog(options: CallOptions = {}): Promise<void> {
-    await this.flushCommands([], options);
+  cache(request: CacheRequest, options: CallOptions = {}): Promise<CacheAnswer> {
+    return this.#inCatalog(EVERY, options, (catalog) => catalog.cache(request, options));
   }
 
   /**
-   * Calls `find`, and flushes the catalog if it found something, which then survives a loss of power of all
-   * servers. A loss before the flush may take it, and begins another epoch of the catalog: then all is repeated.
+   * Returns the changes in a directory, or below it, and the catalog that knows them; if there are none, waits for some
+   * as long as the request says.
+   * @param options.catalog of which the request has an operation; in another one the changes begin anew
    */
-  async findDurably<Found>(
-    find: () => Promise<Found>,
-    isFound: (found: Found) => boolean = (found) => found !== null,
-  ): Promise<Found> {
-    for (let attempts = 0; attempts < QUERIES_MAX; attempts++) {
-      const epoch = this.catalogEpoch;
-      const found = await find();
-      if (!isFound(found)) return found;
-      await this.flushCatalog();
-      if (this.catalogEpoch === epoch) return found;
-    }
-    throw new ServiceError('no-majority', "The catalog's primary changed during every flush: retry later", {
-      retryAfterMs: QUERY_RETRY_MS,
+  changes(
+    request: ChangesRequest,
+    options: CallOptions = {},
+  ): Promise<ChangesAnswer & { readonly catalog: CatalogNumber }> {
+    return this.#inCatalog({ kind: 'inodes', inodes: [request.inode] }, options, async (catalog) => {
+      const isKnown = request.after === null || catalog.number === (options.catalog ?? catalog.number);
+      const asked = isKnown ? request : { ...request, after: NO_OPERATION };
+      return { ...(await catalog.changes(asked, options)), catalog: catalog.number };
     });
   }
 
   /**
-   * Makes all commands answered so far durable, as `flushCatalog`, and searches for `answered`.
-   * @returns those that the catalog lost or forgot; a primary of an earlier release does not search, and returns none
+   * Makes all commands answered so far durable, and searches for `answered`; in all catalogs if the client names none.
+   * @returns those that the catalogs lost or forgot; a primary of an earlier release does not search, and returns none
    */
   async flushCommands(
     answered: readonly AnsweredCommands[],
     options: CallOptions = {},
   ): Promise<FlushAnswer> {
-    const { cell, service } = this.services.catalogs.serving({ kind: 'every' });
-    return this.router.route<FlushAnswer>(
-      {
-        cell,
-        action: 'flush the catalog',
-        local: async () => {
-          const answer = await service.flush(answered);
-          // For `findDurably`: once this server is no longer primary, it may know only earlier epochs, from others.
-          this.#noteCatalogEpoch();
-          return answer;
-        },
-        remote: async (server, timeoutMs) => {
-          const { bytes } = await this.#ask(
-            server,
-            jsonRequest('/v1/catalog/flush', { answered }),
-            timeoutMs,
-          );
-          return bytes.length === 0 ? { missing: [] } : (JSON.parse(textOf(bytes)) as FlushAnswer);
-        },
-      },
-      options,
-    );
+    const flush = (catalog: CatalogGateway) => catalog.flushCommands(answered, options);
+    if (options.catalog !== undefined || options.forwarded === true)
+      return this.#inCatalog(EVERY, options, flush);
+    const { catalogs } = this.services;
+    const ofRoot = await flush(this.root);
+    // The client may have changed a volume whose catalog is not listed here yet.
+    await catalogs.refresh();
+    const flushed = async (number: CatalogNumber): Promise<FlushAnswer> => {
+      try {
+        return await flush(this.catalog(number));
+      } catch (error) {
+        // Its volume is removed.
+        if (error instanceof ServiceError && error.details.elsewhere === true) return { missing: answered };
+        throw error;
+      }
+    };
+    const others = catalogs.numbers().filter((number) => number !== ROOT_CATALOG);
+    return { missing: missingInAll([ofRoot, ...(await Promise.all(others.map(flushed)))]) };
+  }
+
+  /** Finds something of a volume, durably, in its catalog. @see CatalogGateway.findDurably */
+  async findDurably<Found>(
+    volume: string,
+    find: () => Promise<Found>,
+    isFound?: (found: Found) => boolean,
+  ): Promise<Found> {
+    for (;;) {
+      const catalog = this.ofVolume(volume);
+      const found = await catalog.findDurably(find, isFound);
+      // If this server's list of catalogs was outdated, another catalog was flushed than that which answered.
+      if (this.ofVolume(volume) === catalog) return found;
+    }
+  }
+
+  /**
+   * Calls `work` with the catalog of a request. If it turns out that this server's list of catalogs is outdated, it
+   * fetches the list, and calls again.
+   */
+  async #inCatalog<Result>(
+    target: CatalogTarget,
+    options: CallOptions,
+    work: (catalog: CatalogGateway) => Promise<Result>,
+  ): Promise<Result> {
+    const { catalogs } = this.services;
+    try {
+      return await work(this.catalog(this.#numberOf(target, options)));
+    } catch (error) {
+      const isOutdated = error instanceof ServiceError && error.details.elsewhere === true;
+      if (!isOutdated || options.forwarded === true || options.onlyThere === true) throw error;
+      await catalogs.refresh();
+      return work(this.catalog(this.#numberOf(target, options, 'newest')));
+    }
+  }
+
+  /**
+   * @param list the newest one is known to be here; else a client may know of a later move
+   * @throws ServiceError `bad-request` if the request is about inodes of several catalogs
+   */
+  #numberOf(
+    target: CatalogTarget,
+    { catalog, forwarded = false, onlyThere = false }: CallOptions,
+    list: 'newest' | 'any' = 'any',
+  ): CatalogNumber {
+    // The peer has chosen it, and names all but the root catalog.
+    if (forwarded) return catalog ?? ROOT_CATALOG;
+    if (onlyThere && target.kind !== 'root') return catalog ?? ROOT_CATALOG;
+    switch (target.kind) {
+      case 'root':
+        return ROOT_CATALOG;
+      case 'volume':
+        return (list === 'any' ? catalog : undefined) ?? this.services.catalogs.ofVolume(target.name);
+      case 'every':
+        return catalog ?? ROOT_CATALOG;
+      case 'inodes': {
+        const { catalogs } = this.services;
+        const numbers = target.inodes.map((inode) => catalogs.ofInode(inode));
+        const [number = catalog ?? ROOT_CATALOG, ...others] = new Set(numbers);
+        if (others.length > 0)
+          throw new ServiceError('bad-request', 'The request is about inodes of several volumes', {
+            elsewhere: true,
+          });
+        return number === ROOT_CATALOG && list === 'any' ? (catalog ?? number) : number;
+      }
+    }
   }
 
   /** Reads bytes, all of one state; fewer than `length` at the end of the file. */
@@ -677,90 +811,29 @@ export class Gateway {
     );
   }
 
-  /** Moves the file's replicas. A move continues after the call has timed out; a repeated call waits for its end. */
-  async changeMembers(file: FileId, members: readonly ServerId[], options: CallOptions = {}): Promise<View> {
+  /**
+   * Moves the file's replicas. A move continues after the call has timed out; a repeated call waits for its end.
+   * @see FileService.changeMembers
+   */
+  async changeMembers(
+    file: FileId,
+    members: readonly ServerId[],
+    options: CallOptions & { readonly decidedBy?: number | undefined } = {},
+  ): Promise<View> {
+    const { decidedBy } = options;
     const view = await this.#fileCall(
       file,
       `move the replicas of file ${file}`,
-      () => this.services.files.changeMembers(file, members),
-      jsonRequest(`/v1/data/${file}/members`, { members }),
+      () => this.services.files.changeMembers(file, members, decidedBy),
+      jsonRequest(`/v1/data/${file}/members`, { members, decidedBy }),
       options,
     );
     this.router.rememberMembers(file, view.members);
     return view;
   }
 
-  async changeCatalogMembers(members: readonly ServerId[], options: CallOptions = {}): Promise<View> {
-    const { cell, service } = this.services.catalogs.serving({ kind: 'root' });
-    return this.router.route(
-      {
-        cell,
-        action: 'move the catalog',
-        local: () => service.changeMembers(members),
-        remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/members', { members }, timeoutMs),
-      },
-      options,
-    );
-  }
-
-  /** Makes `catalogSeq` known: any answer of the catalog's primary has it in its headers. */
-  async #queryCatalogSeq(options: CallOptions): Promise<void> {
-    await this.#catalogQuery({ kind: 'sweeps' }, options);
-  }
-
-  async #execute<C extends Command>(
-    command: C,
-    numbered: NumberedRequest,
-    options: CallOptions,
-    trail: Trail,
-  ): Promise<CommandResults[C['kind']]> {
-    const { cacheOwner } = options;
-    const { session, number, since } = numbered;
-    const fence = since === undefined ? {} : { since };
-    const owner = cacheOwner === undefined ? {} : { cache: cacheOwner };
-    const request = { session, number, ...fence, ...owner, command };
-    const { cell, service } = this.services.catalogs.serving(commandTarget(command));
-    const result = await this.router.route<CommandResults[Command['kind']]>(
-      {
-        cell,
-        action: `execute "${command.kind}"`,
-        // The client's own server becomes the creating server, because the client is likely to write through it.
-        local: () =>
-          options.forwarded === true
-            ? service.execute(request)
-            : service.execute(request, this.services.files),
-        remote: (server, timeoutMs) => this.#askJson(server, '/v1/catalog/commands', request, timeoutMs),
-      },
-      options,
-      trail,
-    );
-    if ('attributes' in result) this.#rememberMembers(result.attributes);
-    // The result has the command's kind.
-    return result as CommandResults[C['kind']];
-  }
-
-  async #catalogQuery<Q extends Query>(query: Q, options: CallOptions): Promise<QueryResults[Q['kind']]> {
-    const { exact = false } = options;
-    const body = { query, ...(exact ? { exact } : {}) };
-    const { cell, service } = this.services.catalogs.serving(queryTarget(query));
-    const result = await this.router.route<QueryResults[Query['kind']]>(
-      {
-        cell,
-        action: `answer "${query.kind}"`,
-        showsPrimary: exact,
-        atAnyMember: !exact,
-        local: () => service.query(query, exact),
-        remote: async (server, timeoutMs) => {
-          const answer = await this.#ask(server, jsonRequest('/v1/catalog/queries', body), timeoutMs);
-          const reader = answer.headers[HEADER_PRIMARY];
-          if (!exact && typeof reader === 'string' && isServerId(reader)) this.router.assumeReader(reader);
-          return JSON.parse(textOf(answer.bytes)) as QueryResults[Query['kind']];
-        },
-      },
-      options,
-    );
-    this.#rememberAllMembers(result);
-    return result as QueryResults[Q['kind']];
+  changeCatalogMembers(members: readonly ServerId[], options: CallOptions = {}): Promise<View> {
+    return this.#inCatalog(EVERY, options, (catalog) => catalog.changeMembers(members, options));
   }
 
   /** Binds a new modification time to the newest contents, so that it overrides the primary's time for that version. */
@@ -779,7 +852,7 @@ export class Gateway {
     );
   }
 
-  #rememberAllMembers(result: QueryResults[Query['kind']]): void {
+  #rememberAllMembers(result: CommandResults[Command['kind']] | QueryResults[Query['kind']]): void {
     if ('attributes' in result) this.#rememberMembers(result.attributes);
     if ('entries' in result) for (const { attributes } of result.entries) this.#rememberMembers(attributes);
   }
@@ -796,19 +869,11 @@ export class Gateway {
       cell: file,
       action,
       local,
-      remote: async (server, timeoutMs) => {
-        const { bytes } = await this.#ask(server, request, timeoutMs);
-        return JSON.parse(textOf(bytes)) as Result;
-      },
+      remote: async (server, timeoutMs) => jsonOfAnswer<Result>(await this.#ask(server, request, timeoutMs)),
     };
     return this.router.route(call, options, trail).catch((error: unknown) => {
       throw unknownIfAmbiguous(error, trail, `it was possible to ${action}`);
     });
-  }
-
-  async #askJson<Result>(server: ServerId, path: string, body: unknown, timeoutMs: number): Promise<Result> {
-    const { bytes } = await this.#ask(server, jsonRequest(path, body), timeoutMs);
-    return JSON.parse(textOf(bytes)) as Result;
   }
 
   #ask(server: ServerId, request: PeerRequest, timeoutMs: number): Promise<PeerAnswer> {
@@ -820,24 +885,6 @@ export class Gateway {
     if (attributes.kind !== 'file') return;
     this.router.rememberMembers(attributes.inode as FileId, attributes.replicas as readonly ServerId[]);
   }
-}
-
-/**
- * Turns `session-expired` into `unknown` if an earlier attempt may have had an effect: after `session-expired` a client
- * sends the request again in a new session, which would execute it twice. Returns other errors as they are.
- */
-function unknownIfAmbiguous(error: unknown, { ambiguous }: Trail, what: string): unknown {
-  if (!ambiguous || !(error instanceof ServiceError) || error.code !== 'session-expired') return error;
-  return new ServiceError(
-    'unknown',
-    `Unknown outcome: the session expired before it was known whether ${what}`,
-    {},
-    { cause: error },
-  );
-}
-
-function jsonRequest(path: string, body: unknown): PeerRequest {
-  return { method: 'POST', path, contentType: 'application/json', body: JSON.stringify(body) };
 }
 
 function requestText(request: ChangeRequest): string {
@@ -855,10 +902,6 @@ function guardText({ contents, sizeBytes, changedNs }: WriteGuard): string {
 
 function asOfText(asOf: ContentVersion | undefined): string {
   return asOf === undefined ? '' : `&as-of=${asOf.epoch}-${asOf.seq}`;
-}
-
-function textOf(bytes: Uint8Array): string {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8');
 }
 
 function queryText(parameters: Readonly<Record<string, string | number | undefined>>): string {

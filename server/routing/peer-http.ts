@@ -1,9 +1,14 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { type ErrorDetails, isErrorCode, ServiceError } from '../../base/errors.ts';
-import type { ServerId } from '../../base/ids.ts';
+import { type ErrorDetails, isErrorCode, parseRedirectDetails, ServiceError } from '../../base/errors.ts';
+import { type CatalogNumber, ROOT_CATALOG, type ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { HttpChannel, StreamedAnswer } from '../../platform/http-channel.ts';
-import { HEADER_CATALOG_EPOCH, HEADER_CATALOG_SEQ, HEADER_FORWARDED } from '../../wire/http-api.ts';
+import {
+  HEADER_CATALOG,
+  HEADER_CATALOG_EPOCH,
+  HEADER_CATALOG_SEQ,
+  HEADER_FORWARDED,
+} from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import { type Machine, systemMachine } from '../process/machine.ts';
 import type { PeerTls } from '../security/peer-tls.ts';
@@ -15,6 +20,8 @@ export interface PeerRequest {
   readonly contentType?: 'application/json' | 'application/octet-stream';
   /** Sent without a copy: the caller must not change it until the exchange has ended. */
   readonly body?: Uint8Array | string;
+  /** The catalog that the request is for; absent if it is for none. */
+  readonly catalog?: CatalogNumber;
 }
 
 export interface PeerAnswer {
@@ -28,13 +35,26 @@ export interface CatalogPosition {
   readonly epoch: number;
 }
 
+export function jsonRequest(path: string, body: unknown): PeerRequest {
+  return { method: 'POST', path, contentType: 'application/json', body: JSON.stringify(body) };
+}
+
+export function jsonOfAnswer<Result>({ bytes }: PeerAnswer): Result {
+  return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8')) as Result;
+}
+
+/** The root catalog's is left out, as earlier releases do. */
+function catalogHeader(catalog: CatalogNumber = ROOT_CATALOG): Record<string, string> {
+  return catalog === ROOT_CATALOG ? {} : { [HEADER_CATALOG]: String(catalog) };
+}
+
 /** Requests to the HTTP servers of peers, marked as forwarded. */
 export class PeerHttp {
   readonly #world: World;
   readonly #exchanges: PeerChannels;
   readonly #streams: PeerChannels;
   readonly #inFlight = new Map<ServerId, Set<AbortController>>();
-  #catalogPosition: CatalogPosition = { seq: null, epoch: 0 };
+  readonly #catalogPositions = new Map<CatalogNumber, CatalogPosition>();
 
   /** @param urls read at each exchange, because servers come and go; `tls` is null for connections in clear text */
   constructor(
@@ -50,8 +70,9 @@ export class PeerHttp {
     this.#streams = new PeerChannels(urls, (server, url) => machine.peerHttp(server, url, tls, 'streams'));
   }
 
-  get catalogPosition(): CatalogPosition {
-    return this.#catalogPosition;
+  /** The position that the latest answer with one reported; the epoch never decreases. */
+  catalogPosition(catalog: CatalogNumber): CatalogPosition {
+    return this.#catalogPositions.get(catalog) ?? { seq: null, epoch: 0 };
   }
 
   /**
@@ -74,17 +95,12 @@ export class PeerHttp {
           [HEADER_FORWARDED]: '1',
           ...traceHeaders(),
           ...(request.contentType === undefined ? {} : { 'content-type': request.contentType }),
+          ...catalogHeader(request.catalog),
         },
         body: request.body ?? null,
         signal: controller.signal,
       });
-      const seq = response.headers[HEADER_CATALOG_SEQ];
-      const epoch = Number(response.headers[HEADER_CATALOG_EPOCH] ?? 0);
-      if (seq !== undefined)
-        this.#catalogPosition = {
-          seq: Number(seq),
-          epoch: Math.max(this.#catalogPosition.epoch, epoch),
-        };
+      this.#notePosition(response.headers);
       const bytes = await response.body.bytes();
       if (response.statusCode >= 300)
         throw errorOfProblem(server, response.statusCode, response.headers, bytes);
@@ -118,6 +134,15 @@ export class PeerHttp {
 
   async close(): Promise<void> {
     await Promise.all([this.#exchanges.destroy(), this.#streams.destroy()]);
+  }
+
+  #notePosition(headers: IncomingHttpHeaders): void {
+    const seq = headers[HEADER_CATALOG_SEQ];
+    if (seq === undefined) return;
+    const catalog = Number(headers[HEADER_CATALOG] ?? ROOT_CATALOG) as CatalogNumber;
+    const epoch = Number(headers[HEADER_CATALOG_EPOCH] ?? 0);
+    const before = this.catalogPosition(catalog);
+    this.#catalogPositions.set(catalog, { seq: Number(seq), epoch: Math.max(before.epoch, epoch) });
   }
 
   #inFlightOf(server: ServerId): Set<AbortController> {
@@ -178,6 +203,7 @@ function errorOfProblem(
     ...(typeof primary === 'string' ? { primary } : {}),
     ...(Array.isArray(unreachable) ? { unreachable: unreachable.map(String) } : {}),
     ...(Array.isArray(outdated) ? { outdated: outdated.map(String) } : {}),
+    ...parseRedirectDetails(problem),
     ...(retryAfterSeconds > 0 ? { retryAfterMs: retryAfterSeconds * 1000 } : {}),
   };
   return new ServiceError(

@@ -1,6 +1,14 @@
 import { LruMap } from '../../base/bounded-map.ts';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
-import { CATALOG_CELL, type CellId, type FileId, isServerId, type ServerId } from '../../base/ids.ts';
+import {
+  type CatalogNumber,
+  type CellId,
+  catalogOfCell,
+  type FileId,
+  isCatalogCell,
+  isServerId,
+  type ServerId,
+} from '../../base/ids.ts';
 import { type Pace, Retry, type RetryOutcome } from '../../base/retry.ts';
 import type { World } from '../../base/world.ts';
 import type { CacheOwner } from '../../wire/catalog-api.ts';
@@ -21,6 +29,13 @@ export interface CallOptions {
   readonly live?: boolean;
   /** Delegations of the queried directories are recalled first. */
   readonly exact?: boolean;
+  /** The catalog that the client, or a peer, has named; absent: the one to which the request belongs. */
+  readonly catalog?: CatalogNumber;
+  /**
+   * A command is executed by `catalog`, or refused, whatever this server's list says: another catalog does not know
+   * whether an earlier attempt was executed there.
+   */
+  readonly onlyThere?: boolean;
 }
 
 /** The primary of a file, as far as this server knows, and this server's role. */
@@ -60,6 +75,8 @@ const ELSEWHERE_IN_ROUND: RetryOutcome = {
 };
 const HINTS_MAX = 50_000;
 const MEMBERS_MAX = 50_000;
+/** Catalogs of which this server remembers which member answers its queries. */
+const READERS_MAX = 1_000;
 /** A service has its own time-out and a better error; this slack lets it report that first. */
 const LOCAL_SLACK_MS = 100;
 /** A healthy member that waits for an election asks the other members only in each round with a multiple of this. */
@@ -87,7 +104,7 @@ export class Router {
   readonly #countRetry: () => void;
   readonly #primaries = new LruMap<CellId, { readonly server: ServerId; readonly epoch: number }>(HINTS_MAX);
   readonly #members = new LruMap<FileId, readonly ServerId[]>(MEMBERS_MAX);
-  readonly #readers: ReaderHints;
+  readonly #readers = new LruMap<CellId, ReaderHints>(READERS_MAX);
   #competesNoMore = false;
   #closing = false;
   #calls = 0;
@@ -98,7 +115,6 @@ export class Router {
     this.#services = services;
     this.#self = services.status.id;
     this.#queryMembers = queryMembers;
-    this.#readers = new ReaderHints(this.#self, world);
     const retries = metrics?.counter(
       'leasehold_gateway_retries_total',
       'Waits for a primary to be elected or found',
@@ -124,23 +140,31 @@ export class Router {
     this.#primaries.set(file, { server, epoch: this.#primaries.peek(file)?.epoch ?? 0 });
   }
 
-  assumeReader(server: ServerId): void {
-    this.#readers.note(server);
+  assumeReader(catalog: CellId, server: ServerId): void {
+    this.#readersOf(catalog).note(server);
   }
 
-  /** For a server without a catalog replica: the member that answers its queries; null if none is known. */
-  get reader(): ServerId | null {
-    return this.#readers.named;
+  /** For a server without a replica of the catalog: the member that answers its queries; null if none is known. */
+  readerOf(catalog: CellId): ServerId | null {
+    return this.#readers.peek(catalog)?.named ?? null;
+  }
+
+  #readersOf(catalog: CellId): ReaderHints {
+    const known = this.#readers.get(catalog);
+    if (known !== undefined) return known;
+    const hints = new ReaderHints(this.#self, this.#world);
+    this.#readers.set(catalog, hints);
+    return hints;
   }
 
   rememberMembers(file: FileId, members: readonly ServerId[]): void {
     this.#members.set(file, members);
   }
 
-  catalogPrimary(): ServerId | null {
-    return (
-      this.#services.catalogs.root.status().primary ?? this.#primaries.peek(CATALOG_CELL)?.server ?? null
-    );
+  /** The primary of a catalog, as far as this server knows. */
+  primaryOf(catalog: CellId): ServerId | null {
+    const status = this.#services.catalogs.at(catalog)?.status();
+    return status?.primary ?? this.#primaries.peek(catalog)?.server ?? null;
   }
 
   /** The primary and this server's role, as far as this server knows; sends no request. */
@@ -170,7 +194,9 @@ export class Router {
     const world = this.#world;
     // The lease clock may restart at any time, so durations use the monotonic clock.
     const deadlineMs = world.nowMs() + (options.timeoutMs ?? this.#services.status.operationTimeoutMs);
-    const retry = new Retry({ deadlineMs, pace: PACE, lastWait: 'cut' }, () => world.random());
+    const retry = new Retry({ deadlineMs: () => deadlineMs, pace: PACE, lastWait: 'cut' }, () =>
+      world.random(),
+    );
     const course = new RouteCourse(trail);
     this.#assertOpen(call);
     let server = this.#self;
@@ -276,7 +302,7 @@ export class Router {
     usable: (server: ServerId) => boolean,
   ): ServerId | null {
     if (tried.size > 1 || this.#isMember(cell)) return null;
-    return this.#readers.choose(this.#knownMembers(cell), usable);
+    return this.#readersOf(cell).choose(this.#knownMembers(cell), usable);
   }
 
   #areAllReachableIn(cell: CellId, servers: ReadonlyMap<ServerId, number>): boolean {
@@ -292,16 +318,24 @@ export class Router {
   }
 
   #knownMembers(cell: CellId): readonly ServerId[] {
-    const catalog = this.#services.catalogs.at(cell);
-    if (catalog !== null) return catalog.status().members;
+    if (isCatalogCell(cell)) return this.membersOfCatalog(cell);
     const status = this.#services.files.leaseStatus(cell);
     if (status !== null && status.view.members.length > 0) return status.view.members;
     return this.#members.get(cell) ?? [];
   }
 
+  /** By this server's part of the catalog; without one, as while it shuts down, by the list. */
+  membersOfCatalog(cell: CellId): readonly ServerId[] {
+    const { catalogs } = this.#services;
+    const members = catalogs.at(cell)?.status().members;
+    if (members !== undefined) return members;
+    const row = catalogs.row(catalogOfCell(cell));
+    return row === null || row.state === 'removed' ? [] : (row.members as readonly ServerId[]);
+  }
+
   /** @throws ServiceError `not-found` if the catalog has no such file */
   async #askMembers(file: FileId, deadlineMs: number): Promise<readonly ServerId[]> {
-    if (this.#services.catalogs.at(file) !== null) return [];
+    if (isCatalogCell(file)) return [];
     const timeoutMs = Math.max(1, deadlineMs - this.#world.nowMs());
     await this.#queryMembers(file, timeoutMs);
     return this.#knownMembers(file);

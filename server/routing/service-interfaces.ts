@@ -1,4 +1,5 @@
-import type { CellId, FileId, ServerId } from '../../base/ids.ts';
+import type { CatalogNumber, CellId, FileId, ServerId } from '../../base/ids.ts';
+import type { InodeCatalogs } from '../../base/inode-catalogs.ts';
 import type { PeerStatus } from '../../replica/actions.ts';
 import type { RequestId } from '../../replica/operation.ts';
 import type { View } from '../../replica/view.ts';
@@ -40,9 +41,7 @@ import type {
   LockRenewal,
   LocksHeld,
 } from '../../wire/lock-api.ts';
-import type { CatalogTarget } from './catalog-target.ts';
-
-/** The creating server of files that commands create: `creating` is called for each, then one of the others. */
+import type { ListedCatalog } from '../../wire/volume-catalogs.ts';
 export interface CreationListener {
   /** The file will exist once a majority has the command. */
   creating(attributes: Attributes): void;
@@ -199,8 +198,9 @@ export interface FileService extends CreationListener {
   /**
    * Moves the file's replicas to `members`: new ones fetch the contents first, then a joint view makes the transition.
    * Resolves with the final view; at once if these are the members. The next primary completes an unfinished change.
+   * @param decidedBy the number of the view by which they were chosen: a later view stays as it is
    */
-  changeMembers(file: FileId, members: readonly ServerId[]): Promise<View>;
+  changeMembers(file: FileId, members: readonly ServerId[], decidedBy?: number): Promise<View>;
   /**
    * Waits for the lock as long as the request says, within the service's bounds. `locked` if another client has it,
    * `deadlock`, `lock-limit`, and `busy` while locks are claimed from a new primary.
@@ -232,22 +232,34 @@ export interface KnownCluster {
   stateOf(server: ServerId): ServerState;
   /** When a server's maintenance ends, by the wall clock; null if it is in none. */
   maintenanceUntilMs(server: ServerId): number | null;
-}
-
-export interface ServedCatalog {
-  readonly cell: CellId;
-  /** This server's part of it: calls fail with `not-primary` where another server has to be asked. */
-  readonly service: CatalogService;
+  labelsOf(server: ServerId): readonly string[];
 }
 
 /** The catalogs of the cluster. */
 export interface Catalogs {
   /** The one that has servers, volumes' names and settings. */
   readonly root: CatalogService;
-  /** Returns null for the cell of a file, and of a catalog that is unknown here. */
+  /**
+   * This server's part of a catalog: calls fail with `not-primary` where another server has to be asked. Null for the
+   * cell of a file, and of a catalog that is unknown here.
+   */
   at(cell: CellId): CatalogService | null;
-  /** The catalog that executes such commands, and answers such queries. */
-  serving(target: CatalogTarget): ServedCatalog;
+  /** The catalogs that serve, as far as this server knows; the root catalog first. */
+  numbers(): readonly CatalogNumber[];
+  /** The catalog of a volume, as far as this server knows; the root catalog if it knows of no other. */
+  ofVolume(name: string): CatalogNumber;
+  /** The catalog that has an inode, as far as this server knows. */
+  ofInode(inode: number): CatalogNumber;
+  /** As `ofInode`, for all inodes; another object if numbers have moved. */
+  readonly inodeCatalogs: InodeCatalogs;
+  /** Fetches the list of catalogs from the root catalog. */
+  refresh(): Promise<void>;
+  /** The list of volumes' catalogs, as this server knows it; with removed ones. */
+  listed(): readonly ListedCatalog[];
+  /** The list's row of a catalog; null if it has none, as for the root catalog. */
+  row(number: CatalogNumber): ListedCatalog | null;
+  /** @returns what to call to unsubscribe */
+  onListChange(listener: () => void): () => void;
 }
 
 export interface Services {

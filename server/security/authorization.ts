@@ -6,7 +6,7 @@ import { HEADER_CAPABILITY } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import type { NewFilesAnswer } from '../../wire/new-files.ts';
 import { decodeNewFilesBody } from '../requests/new-files-body.ts';
-import { parseFilePath, parseTarget, volumeOf } from '../requests/path.ts';
+import { parseFilePath, parseTarget, USER_PATHS, volumeOf } from '../requests/path.ts';
 import type { Capabilities } from './capabilities.ts';
 import { commandRole, commandTargets, queryTargets } from './catalog-rules.ts';
 import type { Connections } from './connections.ts';
@@ -33,12 +33,12 @@ export interface AuthorizationParts {
   readonly connections: Connections;
 }
 
-const PATH_ROUTES: Readonly<Record<string, string>> = { '/v1/files': '/v1/files/', '/v1/info': '/v1/info/' };
 /** Query parameters of such a URL that name another path. */
 const TARGETS = ['move-to', 'copy-to'] as const;
 const VOLUME_ROUTES = ['/v1/uploads/:volume', '/v1/trash/:volume', '/v1/snapshots/:volume'];
 const COMMANDS = '/v1/catalog/commands';
 const QUERIES = '/v1/catalog/queries';
+const STATUS = '/v1/status';
 const SETTLE = '/v1/data/settle';
 const NEW_FILES = '/v1/births';
 const COPY = '/v1/data/:file/copy';
@@ -46,7 +46,7 @@ const CAPABILITIES = '/v1/catalog/capabilities';
 /** Routes about no volume, which clients of every volume need. */
 const ROUTES_OF_ALL: ReadonlySet<string> = new Set([
   '/v1/local',
-  '/v1/status',
+  STATUS,
   '/v1/status/self',
   '/v1/servers',
   '/v1/certificates/revoked',
@@ -122,9 +122,9 @@ async function checkUrl(
   { capabilities, scope }: AuthorizationParts,
 ): Promise<void> {
   const route = request.routeOptions.url ?? '';
-  const prefix = PATH_ROUTES[route];
-  if (prefix !== undefined) {
+  if (USER_PATHS.includes(route)) {
     if (grant.volumes === null) return;
+    const prefix = `${route}/`;
     // A URL that is no path here must not be parsed as one by a later handler.
     if (!request.originalUrl.startsWith(prefix)) return scope.check(grant, { volumes: [], inodes: [] });
     for (const volume of volumesNamed(request.originalUrl, prefix)) scope.checkVolume(grant, volume);
@@ -231,17 +231,28 @@ function restrictAnswer(
     const { outcomes } = payload as NewFilesAnswer;
     return { outcomes: outcomes.map((outcome) => withCapability(outcome, grant, capabilities)) };
   }
+  if (route === STATUS) return withShownVolumes(payload as object, grant);
   if ((route !== COMMANDS && route !== QUERIES) || typeof payload !== 'object' || payload === null)
     return payload;
-  const { volumes, result } = payload as Readonly<Record<string, unknown>>;
+  const { result } = payload as Readonly<Record<string, unknown>>;
   if (typeof result === 'object' && result !== null) {
     return { ...payload, result: restrictAnswer(request, result, grant, capabilities) };
   }
-  if (Array.isArray(volumes) && grant.volumes !== null) {
-    const shown = grant.volumes;
-    return { ...payload, volumes: volumes.filter(({ name }: { name: string }) => shown.includes(name)) };
-  }
-  return withCapability(payload, grant, capabilities);
+  return withCapability(withShownVolumes(payload, grant), grant, capabilities);
+}
+
+/** The fields of answers that list volumes, or names of volumes. */
+const LISTS_OF_VOLUMES = ['volumes', 'unavailable', 'catalogs'];
+
+function withShownVolumes(answer: object, { volumes: shown }: Grant): object {
+  if (shown === null) return answer;
+  const isShown = (one: string | { readonly name: string }): boolean =>
+    shown.includes(typeof one === 'string' ? one : one.name);
+  const lists = Object.entries(answer).filter(
+    ([key, value]) => LISTS_OF_VOLUMES.includes(key) && Array.isArray(value),
+  );
+  const filtered = lists.map(([key, list]) => [key, list.filter(isShown)]);
+  return filtered.length === 0 ? answer : { ...answer, ...Object.fromEntries(filtered) };
 }
 
 function withCapability<Answer extends object>(

@@ -19,6 +19,8 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'replace-with-contents': 'server',
   'make-directory': 'write',
   'make-node': 'write',
+  'junction-create': 'admin',
+  'junction-remove': 'admin',
   'remove-directory': 'write',
   unlink: 'write',
   'unlink-files': 'write',
@@ -40,6 +42,9 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'server-add': 'admin',
   'server-state': 'admin',
   'server-zone': 'admin',
+  'server-label': 'admin',
+  'set-placement': 'admin',
+  'inherit-placement': 'admin',
   'server-maintenance': 'admin',
   'cluster-set': 'admin',
   'server-remove': 'admin',
@@ -50,6 +55,20 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'set-replicas': 'admin',
   'set-voters': 'server',
   'trim-deletions': 'server',
+  'catalog-create': 'admin',
+  'catalog-report': 'server',
+  'volume-attach': 'admin',
+  'volume-detach': 'admin',
+  'catalog-begin': 'server',
+  'catalog-close': 'server',
+  'follow-servers': 'server',
+  'extend-numbers': 'server',
+  'volume-move': 'admin',
+  'volume-move-abort': 'admin',
+  'volume-freeze': 'server',
+  'volume-number': 'server',
+  'volume-forget': 'server',
+  'catalog-import': 'server',
   'trash-restore': 'write',
   'trash-empty': 'write',
   'snapshot-create': 'admin',
@@ -80,14 +99,23 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'cluster' | 'any-client
   // A client finds the servers by it.
   servers: 'any-client',
   voters: 'cluster',
+  catalogs: 'cluster',
+  'catalog-state': 'cluster',
+  moves: 'cluster',
+  'volume-export': 'cluster',
   'files-on': 'cluster',
   'files-needing': 'cluster',
   'files-miscounted': 'cluster',
+  'files-misplaced': 'cluster',
+  'placement-classes': 'cluster',
   plans: 'cluster',
   placed: 'cluster',
   deletions: 'cluster',
   trash: 'volume',
 };
+
+/** Kinds of requests whose `name` is a volume's. */
+const NAMING_VOLUMES = /^(volume|volume-.*|catalog-(create|remove))$/;
 
 export interface AccessTargets {
   readonly volumes: readonly string[];
@@ -127,8 +155,7 @@ function targetsOf(request: Readonly<Record<string, unknown>>): AccessTargets {
   const volumes: string[] = [];
   const inodes: number[] = [];
   const { kind, name, place, from, to, files } = request;
-  if ((kind === 'volume' || String(kind).startsWith('volume-')) && typeof name === 'string')
-    volumes.push(name);
+  if (NAMING_VOLUMES.test(String(kind)) && typeof name === 'string') volumes.push(name);
   for (const one of [request, place, from, to]) {
     const { volume, inode, parent } = (one ?? {}) as Readonly<Record<string, unknown>>;
     // `volume@snapshot` belongs to its volume.

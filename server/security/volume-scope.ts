@@ -25,9 +25,7 @@ export class VolumeScope {
   }
 
   checkVolume(grant: Grant, volume: string): void {
-    if (grant.volumes !== null && !grant.volumes.includes(volume)) {
-      throw outOfScope(grant, 'the request is about another volume');
-    }
+    assertVolumeGranted(grant, volume);
   }
 
   async volumeOf(inode: number): Promise<string> {
@@ -37,6 +35,12 @@ export class VolumeScope {
     this.#known.set(inode, volume);
     return volume;
   }
+}
+
+/** @throws ServiceError `forbidden` unless `grant` covers the volume */
+export function assertVolumeGranted(grant: Grant, volume: string): void {
+  if (grant.volumes === null || grant.volumes.includes(volume)) return;
+  throw outOfScope(grant, 'the request is about another volume');
 }
 
 /** Returns the error for a request beyond the grant's volumes; it does not reveal other volumes. */

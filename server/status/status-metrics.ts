@@ -94,7 +94,7 @@ export function registerStatusMetrics(metrics: MetricsRegistry, parts: StatusMea
     return membership.lag().bytes;
   });
   const ofMoves = (name: string, help: string, read: (moving: Moving) => number): void =>
-    metrics.observe('gauge', name, `${help}, at the catalog's primary`, () => {
+    metrics.observe('gauge', name, `${help}, by orders of this server as primary of catalogs`, () => {
       const moving = membership.moving();
       return moving === null ? [] : [[{}, read(moving)]];
     });

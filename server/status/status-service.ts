@@ -1,6 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { reserveBytes } from '../../base/disk-reserve.ts';
-import { CATALOG_CELL, type FileId, isCatalogCell, type ServerId } from '../../base/ids.ts';
+import {
+  type CatalogNumber,
+  catalogOfCell,
+  type FileId,
+  isCatalogCell,
+  ROOT_CATALOG,
+  type ServerId,
+} from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { PeerStatus } from '../../replica/actions.ts';
 import type { ServerState } from '../../wire/catalog-api.ts';
@@ -25,6 +32,8 @@ export interface StatusOfMembership {
   uncompared(): readonly ServerId[];
   /** How many voters named leases are to have; null if this server does not decide that. */
   votersWanted(): number | null;
+  /** Volumes that lack servers for their files, if this server is the primary of their catalog. */
+  placementShortages(): readonly string[];
 }
 
 export interface StatusServiceParts {
@@ -45,6 +54,8 @@ export interface StatusServiceParts {
   /** Why the disk is not used any more; null while it is. */
   failure(): string | null;
   lacksCatalogReplica?(): boolean;
+  /** Of the volume that moves to the catalog, whose primary is here; null if none does. */
+  copiedInodes?(catalog: CatalogNumber): number | null;
   shortages?(): readonly string[];
   /** Files that were found to have two member sets for one view. */
   viewConflicts?(): readonly ViewConflict[];
@@ -116,14 +127,25 @@ export class LocalStatusService implements StatusService {
     return Object.fromEntries([...behind].filter(([, count]) => count > 0));
   }
 
-  /** Connected members of the catalog that do not catch up; known to its primary. */
+  /** Connected members of catalogs that do not catch up; known to their primaries. */
   #catalogBehind(): ServerId[] {
-    const driver = this.#parts.host.loaded(CATALOG_CELL);
-    if (driver?.isPrimary !== true) return [];
-    return driver
-      .peers((server) => this.isConnected(server))
-      .filter((peer) => peer.state === 'catching-up' && isUnreachableOrBehind(peer))
-      .map(({ server }) => server);
+    const behind = this.#catalogs().flatMap((driver) =>
+      driver
+        .peers((server) => this.isConnected(server))
+        .filter((peer) => peer.state === 'catching-up' && isUnreachableOrBehind(peer)),
+    );
+    return [...new Set(behind.map(({ server }) => server))];
+  }
+
+  /** Those that have their primary here. */
+  #catalogs(): ReplicaDriver[] {
+    return this.#parts.host.all().filter((driver) => isCatalogCell(driver.file) && driver.isPrimary);
+  }
+
+  #primaryOfCatalogs(): CatalogNumber[] {
+    return this.#catalogs()
+      .map((driver) => catalogOfCell(driver.file))
+      .filter((number) => number !== ROOT_CATALOG);
   }
 
   lacksCatalogReplica(): boolean {
@@ -150,11 +172,17 @@ export class LocalStatusService implements StatusService {
     ]);
     const primaries = this.#primaries().length;
     const catalogBehind = this.#catalogBehind();
+    const primaryOfCatalogs = this.#primaryOfCatalogs();
+    const copied = primaryOfCatalogs.flatMap((catalog) => {
+      const inodes = this.#parts.copiedInodes?.(catalog) ?? null;
+      return inodes === null ? [] : [{ catalog, inodes }];
+    });
     const behind = this.behind();
     const uncompared = membership?.uncompared() ?? [];
     const connected = [...this.urls.keys()].filter((id) => id !== this.id && this.isConnected(id));
     const viewConflicts = (this.#parts.viewConflicts?.() ?? []).slice(0, LISTED_MAX);
     const shortages = this.#parts.shortages?.() ?? [];
+    const placementShortages = (membership?.placementShortages() ?? []).slice(0, LISTED_MAX);
     const wrongCounters = (this.#parts.wrongCounters?.() ?? []).slice(0, LISTED_MAX);
     return {
       id: this.id,
@@ -174,6 +202,8 @@ export class LocalStatusService implements StatusService {
       ...(Object.keys(behind).length === 0 ? {} : { behind }),
       ...(uncompared.length === 0 ? {} : { uncompared }),
       ...(catalogBehind.length === 0 ? {} : { catalogBehind }),
+      ...(primaryOfCatalogs.length === 0 ? {} : { primaryOfCatalogs }),
+      ...(copied.length === 0 ? {} : { copied }),
       ...(this.lacksCatalogReplica() ? { catalogReplica: 'missing' as const } : {}),
       freeBytes: space.freeBytes,
       totalBytes: space.totalBytes,
@@ -182,6 +212,7 @@ export class LocalStatusService implements StatusService {
       ...(shortages.length === 0 ? {} : { shortages }),
       ...(viewConflicts.length === 0 ? {} : { viewConflicts }),
       ...(wrongCounters.length === 0 ? {} : { wrongCounters }),
+      ...(placementShortages.length === 0 ? {} : { placementShortages }),
       pid: process.pid,
       version: VERSION,
       uptimeMs: Math.round(clock.nowMs() - this.#startedMs),

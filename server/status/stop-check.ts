@@ -3,10 +3,17 @@ import { type VoterSet, type VotersView, votersMajorities } from '../../lease/vo
 import type { QueryResults, VolumeInfo } from '../../wire/catalog-api.ts';
 import type { ServerStatus, StopCheck } from '../../wire/http-api.ts';
 
+export interface VolumeCatalog {
+  readonly volume: string;
+  readonly members: readonly string[];
+}
+
 export interface StopCheckInput {
   readonly server: string;
   readonly servers: readonly ServerStatus[];
   readonly catalogMembers: readonly string[];
+  /** Of volumes with a catalog of their own. */
+  readonly volumeCatalogs: readonly VolumeCatalog[];
   readonly voters: VotersView;
   readonly volumes: readonly VolumeInfo[];
   /** Files that have a majority only with the server, while those of `missingServers` are missing. */
@@ -37,6 +44,7 @@ export function stopCheck(input: StopCheckInput): StopCheck {
     : [
         ...statusNeeded(input),
         ...namesNeed(input),
+        ...namesOfVolumesNeed(input),
         ...leasesNeed(input),
         ...filesNeed(input),
         ...filesNeedSpace(input),
@@ -69,13 +77,28 @@ function namesNeed({ server, servers, catalogMembers }: StopCheckInput): string[
   const serving = servers.filter(
     ({ id, state, catalogReplica }) => state === 'serving' && catalogReplica === undefined && !behind.has(id),
   );
-  const left = serving.filter(({ id }) => id !== server && catalogMembers.includes(id)).length;
-  const needed = majority(catalogMembers.length);
-  if (left >= needed) return [];
-  return [
-    `Names would be unavailable: ${left} of the catalog's ${catalogMembers.length} servers would be left, and ` +
-      `${needed} are needed`,
-  ];
+  const left = tooFewLeft(server, catalogMembers, serving);
+  return left === null ? [] : [`Names would be unavailable: ${left}`];
+}
+
+function namesOfVolumesNeed({ server, servers, volumeCatalogs }: StopCheckInput): string[] {
+  const serving = servers.filter(({ state }) => state === 'serving');
+  return volumeCatalogs.flatMap(({ volume, members }) => {
+    const left = members.includes(server) ? tooFewLeft(server, members, serving) : null;
+    return left === null ? [] : [`Names of the volume ${volume} would be unavailable: ${left}`];
+  });
+}
+
+/** @returns how many members a catalog would have left, and needs; null if they suffice */
+function tooFewLeft(
+  server: string,
+  members: readonly string[],
+  serving: readonly ServerStatus[],
+): string | null {
+  const left = serving.filter(({ id }) => id !== server && members.includes(id)).length;
+  const needed = majority(members.length);
+  if (left >= needed) return null;
+  return `${left} of the catalog's ${members.length} servers would be left, and ${needed} are needed`;
 }
 
 function leasesNeed({ server, servers, voters }: StopCheckInput): string[] {

@@ -6,7 +6,6 @@ import type { Epoch } from '../../replica/epoch.ts';
 import { EPOCH_ZERO } from '../../replica/epoch.ts';
 import type { View } from '../../replica/view.ts';
 import type { LogPosition } from './catalog-transfer.ts';
-import { LOST_START } from './contents.ts';
 
 export interface CatalogRecord {
   readonly view: View;
@@ -54,7 +53,8 @@ export function closeConnections({ reader, writer }: Handles): void {
   writer.close();
 }
 
-export function ensureReplicaTables(writer: Database.Database, view: View): void {
+/** @param installedStart of a replica that is created here; see `trustOf` */
+export function ensureReplicaTables(writer: Database.Database, view: View, installedStart: number): void {
   const known = writer.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'replica_record'").get();
   if (known !== undefined) {
     ensureLogTables(writer);
@@ -84,7 +84,7 @@ export function ensureReplicaTables(writer: Database.Database, view: View): void
       formatEpoch(EPOCH_ZERO),
       formatEpoch(EPOCH_ZERO),
       formatEpoch(EPOCH_ZERO),
-      LOST_START,
+      installedStart,
     );
   writer.exec('COMMIT');
   ensureLogTables(writer);

@@ -3,6 +3,7 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
+import { type CatalogNumber, ROOT_CATALOG } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import {
   batchAtMs,
@@ -16,6 +17,8 @@ import type { NameChange } from '../../catalog/change-record.ts';
 import { changesBelow } from '../../catalog/changes.ts';
 import type { CommandContext } from '../../catalog/command.ts';
 import { dumpCatalog } from '../../catalog/dump.ts';
+import type { CatalogNumbers } from '../../catalog/inode-numbers.ts';
+import { leavingInodes } from '../../catalog/moving-volumes.ts';
 import { type QueryOf, runQuery } from '../../catalog/queries.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
 import type { Outcome } from '../../catalog/sessions.ts';
@@ -64,19 +67,24 @@ import {
   type PageComparison,
   type StagedCatalog,
 } from './catalog-transfer.ts';
-import { trustOf } from './contents.ts';
+import { installedStartOfNew, trustOf } from './contents.ts';
 import { damageIn, damageOf } from './database-check.ts';
 import type { DatabaseMark, OpenDatabase } from './database-mark.ts';
 import { errorCode, isCorruption, storageError } from './failures.ts';
 import { diskFileOps, type FileOps, flushDirectory } from './file-ops.ts';
 import { damagedFolder, FolderError } from './folder-error.ts';
 import { SharedFlush } from './shared-flush.ts';
+import type { NewTrust } from './store.ts';
 
 export interface CatalogStoreOptions {
   readonly world: World;
   readonly folder: string;
+  /** By default, the root catalog. */
+  readonly catalog?: CatalogNumber;
   /** For a catalog that is created here; an existing one keeps its own. */
   readonly view: View;
+  /** Of a replica that is created here: `lost` unless no earlier disk of this server can have had one. */
+  readonly trustOfNew?: NewTrust;
   readonly mark?: DatabaseMark;
   readonly thorough?: boolean;
   readonly failed?: (reason: string) => void;
@@ -108,7 +116,7 @@ interface OpenBatch {
  *
  * | user | methods |
  * | --- | --- |
- * | any | `open`, `record`, `trust`, `query`, `withTemporaryTables`, `flush`, `dump`, `close` |
+ * | any | `open`, `record`, `trust`, `query`, `numbers`, `withTemporaryTables`, `flush`, `dump`, `close` |
  * | every replica | `promise`, `apply`, `install` |
  * | the primary | `begin`, `execute`, `prepare` (optional), then `finish` or `rollback`; `inTransaction` |
  * | a replica that gives its state | `describe`, `tail`, `snapshot` and what reads it, `closeSnapshot` |
@@ -179,13 +187,18 @@ export class CatalogStore {
     let handles: Handles | null = null;
     try {
       handles = openHandles(file, (writer) => {
-        ensureSchema(writer);
-        ensureReplicaTables(writer, options.view);
+        ensureSchema(writer, options.catalog);
+        const { number } = Tables.of(writer).own;
+        if (number !== (options.catalog ?? ROOT_CATALOG))
+          throw damagedFolder(file, `it is of catalog ${number}`);
+        const { trustOfNew = 'lost', startCounter = 0 } = options;
+        ensureReplicaTables(writer, options.view, installedStartOfNew(trustOfNew, startCounter));
       });
-      await diskFileOps.flushDirectory(options.folder);
       const damage = options.thorough === true ? damageOf(handles.reader) : null;
       if (damage !== null) throw damagedFolder(file, damage);
+      // Before the next await: the reader is used at once, by which the simulation knows whose connection it is.
       const store = new CatalogStore(options, file, handles);
+      await diskFileOps.flushDirectory(options.folder);
       options.mark?.setOpen(store.#asOpenDatabase());
       return store;
     } catch (error) {
@@ -205,8 +218,8 @@ export class CatalogStore {
   }
 
   /**
-   * `lost` until the first install, because the store cannot know what was here before; `suspect` if power was lost
-   * since the last one; `damaged` if a damaged page was met.
+   * Of a new replica, as given, until the first install; `suspect` if power was lost since the last one; `damaged` if a
+   * damaged page was met.
    */
   trust(): Trust {
     const trust = trustOf(this.#record.installedStart, this.#powerLossStart);
@@ -221,6 +234,26 @@ export class CatalogStore {
     this.#assertUsable();
     try {
       return runQuery<Kind>(this.#handles.reader, query);
+    } catch (error) {
+      throw this.#readFailed('Cannot read the catalog', error);
+    }
+  }
+
+  /** @see leavingInodes */
+  leavingInodes(): ((inode: number) => boolean) | null {
+    this.#assertUsable();
+    try {
+      return leavingInodes(Tables.of(this.#handles.reader));
+    } catch (error) {
+      throw this.#readFailed('Cannot read the catalog', error);
+    }
+  }
+
+  /** Where the catalog is in its inode numbers, after the open batch if there is one. */
+  numbers(): CatalogNumbers {
+    this.#assertUsable();
+    try {
+      return Tables.of(this.#handles.writer).numbers.position();
     } catch (error) {
       throw this.#readFailed('Cannot read the catalog', error);
     }
@@ -269,6 +302,10 @@ export class CatalogStore {
   }
 
   // Primary ---------------------------------------------------------------------------------------
+
+  get isReady(): boolean {
+    return this.#exclusiveWork === null;
+  }
 
   /** Resolves when a batch may begin; the caller begins it in the same tick, before another change does. */
   async ready(): Promise<void> {

@@ -2,33 +2,44 @@ import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { assert } from '../../base/assert.ts';
-import type { FileId, ServerId } from '../../base/ids.ts';
+import { type CatalogNumber, catalogOfInode, type FileId, type ServerId } from '../../base/ids.ts';
 import { UUID_BYTES, uuidOf } from '../../base/uuid.ts';
 import type { World } from '../../base/world.ts';
-import { isVotersView, type VotersView } from '../../lease/voters.ts';
+import type { VotersView } from '../../lease/voters.ts';
 import { CONTAINER_DIRECTORIES, CONTAINERS_FOLDER, containerDirectory } from '../../wire/locations.ts';
-import { DatabaseMark, type DatabaseState } from './database-mark.ts';
+import { DatabaseMark, DatabasesInUse } from './database-mark.ts';
 import { errorCode, isNoSpace } from './failures.ts';
 import { flushDirectory } from './file-ops.ts';
 import { FolderError } from './folder-error.ts';
 import { FolderLock } from './folder-lock.ts';
 import {
-  type NamedClock,
+  boundsOf,
+  FOLDER_FORMAT_FIRST,
+  hasHadCatalogs,
+  META,
+  type Meta,
+  metaWithBounds,
+  metaWithVoters,
+  readMeta,
+  type Silences,
+  writeMeta,
+} from './folder-meta.ts';
+import {
   namedClockCarried,
   namedClockCovering,
   namedClockEnded,
   namedClockLastVoteMs,
-  readNamedClock,
 } from './named-clock.ts';
+import {
+  boundsAfterPowerLoss,
+  boundsCovering,
+  NO_REPLICAS,
+  type ReplicaBounds,
+  trustWithin,
+} from './replica-bounds.ts';
 import { isAside, SERVERS_FILE } from './set-aside.ts';
 import type { NewTrust } from './store.ts';
 
-/** The folder's format that this program reads and writes; see FORMAT.md. */
-export const FOLDER_FORMAT = 2;
-/** A folder has this format until its server votes by a later view: earlier releases would ignore that view. */
-const FOLDER_FORMAT_FIRST = 1;
-
-const META = 'META';
 const MEMORY = '/dev/shm';
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
 /** What an interrupted first start may leave behind before there is a META file. */
@@ -41,16 +52,10 @@ const OWN_BEFORE_META = new Set([
   SERVERS_FILE,
 ]);
 
+/** Ending of the name of a folder that is being removed. */
+const REMOVED = '.removed';
+
 const DISK_ID_CHARS = 16;
-
-/** `recordReplica` records this many file numbers at a time, with one sync of META. */
-const RECORDED_AHEAD = 4_096;
-
-/** Silence in the lease layer after a start, by cell, in milliseconds. */
-export interface Silences {
-  readonly filesMs: number;
-  readonly namesMs: number;
-}
 
 export interface FolderOptions {
   readonly world: World;
@@ -61,36 +66,6 @@ export interface FolderOptions {
   /** A folder in memory, which is lost with the kernel's page cache. */
   readonly memoryFolder?: string;
   readonly rebuild?: boolean;
-}
-
-interface Meta {
-  readonly format: number;
-  readonly cluster: string;
-  readonly server: string;
-  readonly storageId: string;
-  readonly startCounter: number;
-  readonly bootId: string | null;
-  /** The last process closed the folder, with everything synced. */
-  readonly clean: boolean;
-  /** Start counter of the first start after the last loss of power; 0 if there was none. */
-  readonly powerLossStart: number;
-  /** The longest recovery waits of all starts whose leases may still be valid. */
-  readonly silences: Silences;
-  /** The smallest file id of which no earlier folder of this server can have had a replica; null until it is known. */
-  readonly bornAt: number | null;
-  /** The disk failed in the last start: what was not synced may be lost, as after a loss of power. */
-  readonly failed: boolean;
-  /** A start after such a loss has not yet checked the contents: if it is killed, the next one has to. */
-  readonly recovering: boolean;
-  /** Replicas of files below this may have been created here, unsynced. */
-  readonly heldBelow: number;
-  /** The same, as of the last loss of power: a replica that is not here may have been lost with it. */
-  readonly missedBelow: number;
-  readonly databases: Readonly<Record<string, DatabaseState>>;
-  /** Null if this server has not voted on a name yet. */
-  readonly namedClock: NamedClock | null;
-  /** The view by which this server votes on names: `first` before any change, null if it does not know. */
-  readonly voters: VotersView | 'first' | null;
 }
 
 /** A server's data folder: its identity, and the lock that keeps a second process out. */
@@ -119,6 +94,7 @@ export class DataFolder {
   readonly #memoryFolder: string;
   readonly #lock: FolderLock;
   readonly #marks = new Map<string, DatabaseMark>();
+  readonly #inUse = new DatabasesInUse();
   #meta: Meta;
   #clean = false;
 
@@ -167,7 +143,6 @@ export class DataFolder {
         const failed =
           known !== null && (known.failed || fs.existsSync(failureMarkPath(memoryFolder, known.storageId)));
         const lostPower = known !== null && ((!known.clean && (!sameBoot || failed)) || known.recovering);
-        const heldBelow = known?.heldBelow ?? 0;
         const meta: Meta = {
           format: known?.format ?? FOLDER_FORMAT_FIRST,
           cluster: options.cluster,
@@ -178,11 +153,9 @@ export class DataFolder {
           clean: false,
           powerLossStart: lostPower ? startCounter : (known?.powerLossStart ?? 0),
           silences: longestSilences(options.silences, known?.silences),
-          bornAt: known?.bornAt ?? null,
+          ...boundsAtStart(known, lostPower),
           failed: false,
           recovering: lostPower,
-          heldBelow,
-          missedBelow: lostPower ? heldBelow : (known?.missedBelow ?? 0),
           databases: known?.databases ?? {},
           namedClock: known?.namedClock ?? null,
           // An earlier release's folder has voted by the first view only; a new folder may replace one with other
@@ -219,24 +192,90 @@ export class DataFolder {
     return parent;
   }
 
-  /** Files from this id on are newer than the folder: a replica created here replaces none. Null if not known yet. */
-  get firstFileId(): number | null {
-    return this.#meta.bornAt;
+  /**
+   * Removes a folder below this one, and the record of databases in it. After an interruption it is there as a whole,
+   * or `finishRemovals` finds what is left of it.
+   */
+  async removeFolder(...names: readonly string[]): Promise<void> {
+    const folder = path.join(this.path, ...names);
+    if (fs.existsSync(folder)) {
+      fs.renameSync(folder, `${folder}${REMOVED}`);
+      flushDirectory(path.dirname(folder));
+    }
+    await this.#finishRemoval(names);
+  }
+
+  /** Continues removals of folders in `parent` that an earlier start began. */
+  async finishRemovals(parent: string): Promise<void> {
+    const folder = path.join(this.path, parent);
+    const names = fs.existsSync(folder) ? fs.readdirSync(folder) : [];
+    for (const name of names)
+      if (name.endsWith(REMOVED)) await this.#finishRemoval([parent, name.slice(0, -REMOVED.length)]);
+  }
+
+  async #finishRemoval(names: readonly string[]): Promise<void> {
+    // Not the other way round: without files, a record of their databases would mean that they were lost.
+    this.#forgetDatabases(names);
+    await fs.promises.rm(`${path.join(this.path, ...names)}${REMOVED}`, { recursive: true, force: true });
+  }
+
+  /**
+   * Renames a folder below this one whose contents are damaged or missing, so that it can be created anew;
+   * `wasSetAside` is true from then on.
+   */
+  setFolderAside(...names: readonly string[]): void {
+    const folder = path.join(this.path, ...names);
+    let number = 1;
+    while (fs.existsSync(asidePath(folder, number))) number++;
+    if (fs.existsSync(folder)) fs.renameSync(folder, asidePath(folder, number));
+    else fs.mkdirSync(asidePath(folder, number), { recursive: true, mode: 0o700 });
+    flushDirectory(path.dirname(folder));
+    this.#forgetDatabases(names);
+  }
+
+  wasSetAside(...names: readonly string[]): boolean {
+    return fs.existsSync(asidePath(path.join(this.path, ...names), 1));
+  }
+
+  #forgetDatabases(names: readonly string[]): void {
+    const inside = `${path.join(...names)}${path.sep}`;
+    for (const name of this.#marks.keys()) if (name.startsWith(inside)) this.#marks.delete(name);
+    const kept = Object.entries(this.#meta.databases).filter(([name]) => !name.startsWith(inside));
+    if (kept.length < Object.keys(this.#meta.databases).length) {
+      const meta = { ...this.#meta, databases: Object.fromEntries(kept) };
+      writeMeta(this.path, meta);
+      this.#meta = meta;
+    }
+  }
+
+  /** Files of the catalog from this id on are newer than the folder: a replica created here replaces none. */
+  firstFileId(catalog: CatalogNumber): number | null {
+    return boundsOf(this.#meta, catalog).bornAt;
   }
 
   /** Records durably, once, the smallest id that the catalog had not assigned when this folder was new. */
-  setFirstFileId(file: FileId): void {
-    assert(this.#meta.bornAt === null, 'The first file id is set once');
-    this.#meta = { ...this.#meta, bornAt: file };
+  setFirstFileId(catalog: CatalogNumber, file: FileId): void {
+    const bounds = boundsOf(this.#meta, catalog);
+    assert(bounds.bornAt === null, 'The first file id is set once');
+    this.#writeBounds(catalog, { ...bounds, bornAt: file });
+  }
+
+  /** Whether files of a volume with a catalog of its own may have been here. */
+  get hasHadCatalogs(): boolean {
+    return hasHadCatalogs(this.#meta);
+  }
+
+  /** Forgets a catalog that is removed, and of whose files nothing is here. */
+  forgetCatalog(catalog: CatalogNumber): void {
+    const { [catalog]: known, ...catalogs } = this.#meta.catalogs;
+    if (known === undefined) return;
+    this.#meta = { ...this.#meta, catalogs };
     writeMeta(this.path, this.#meta);
   }
 
   /** The trust of a replica created here now, which may replace a lost one; null before `setFirstFileId`. */
   trustOfNew(file: FileId): NewTrust | null {
-    const { bornAt, missedBelow } = this.#meta;
-    if (bornAt === null) return null;
-    if (file < bornAt) return 'lost';
-    return file < missedBelow ? 'suspect' : 'intact';
+    return trustWithin(boundsOf(this.#meta, catalogOfInode(file)), file);
   }
 
   /**
@@ -244,9 +283,17 @@ export class DataFolder {
    * lost with the power, the replica created next is `suspect` (`trustOfNew`).
    */
   recordReplica(file: FileId): void {
-    if (file < this.#meta.heldBelow) return;
-    this.#meta = { ...this.#meta, heldBelow: file + RECORDED_AHEAD };
-    writeMeta(this.path, this.#meta);
+    const catalog = catalogOfInode(file);
+    const bounds = boundsOf(this.#meta, catalog);
+    const covering = boundsCovering(bounds, file);
+    if (covering !== bounds) this.#writeBounds(catalog, covering);
+  }
+
+  #writeBounds(catalog: CatalogNumber, bounds: ReplicaBounds): void {
+    const meta = metaWithBounds(this.#meta, catalog, bounds);
+    writeMeta(this.path, meta);
+    // Not before: what a failed write did not record has to be recorded again.
+    this.#meta = meta;
   }
 
   /**
@@ -276,12 +323,11 @@ export class DataFolder {
     const meta =
       voters === 'first'
         ? { ...this.#meta, voters }
-        : {
-            ...this.#meta,
-            format: FOLDER_FORMAT,
+        : metaWithVoters(
+            this.#meta,
             voters,
-            namedClock: namedClockCarried(Math.max(voters.clockMs, leaseClockMs), known),
-          };
+            namedClockCarried(Math.max(voters.clockMs, leaseClockMs), known),
+          );
     writeMeta(this.path, meta);
     this.#meta = meta;
   }
@@ -305,6 +351,7 @@ export class DataFolder {
         this.#meta = { ...this.#meta, databases: { ...this.#meta.databases, [name]: state } };
         writeMeta(this.path, this.#meta);
       },
+      this.#inUse,
     );
     this.#marks.set(name, mark);
     return mark;
@@ -350,6 +397,10 @@ export class DataFolder {
       this.#lock.release();
     }
   }
+}
+
+function asidePath(folder: string, number: number): string {
+  return `${folder}.damaged-${number}`;
 }
 
 export function fullFolder(folder: string, cause: unknown): FolderError {
@@ -421,101 +472,12 @@ function refuseOther(folder: string, known: Meta, options: FolderOptions): void 
   }
 }
 
-function readMeta(folder: string): Meta | null {
-  let text: string;
-  try {
-    text = fs.readFileSync(path.join(folder, META), 'utf8');
-  } catch (error) {
-    if (errorCode(error) === 'ENOENT') return null;
-    throw error;
-  }
-  const damaged = (why: string): FolderError =>
-    new FolderError(
-      'damaged',
-      `Cannot use ${folder} as data folder: its META file ${why}. Start with --rebuild, which moves its ` +
-        'contents aside and re-creates all replicas from the other servers',
-    );
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (cause) {
-    throw damaged(`is not JSON (${cause instanceof Error ? cause.message : String(cause)})`);
-  }
-  if (typeof value !== 'object' || value === null) throw damaged('contains no JSON object');
-  const {
-    format,
-    cluster,
-    server,
-    storageId,
-    startCounter,
-    bootId,
-    clean,
-    powerLossStart,
-    silences,
-    bornAt,
-    failed,
-    recovering,
-    heldBelow,
-    missedBelow,
-    databases,
-    namedClock,
-    voters,
-  } = value as Record<string, unknown>;
-  if (!isCount(format) || format === 0) throw damaged('lacks the format');
-  if (format > FOLDER_FORMAT) {
-    throw new FolderError(
-      'unknown-format',
-      `Cannot use ${folder} as data folder: its format is ${format}, and this release supports up to ` +
-        `${FOLDER_FORMAT}. Run the release that wrote it, or a newer one`,
-    );
-  }
-  if (typeof cluster !== 'string' || typeof server !== 'string' || typeof storageId !== 'string') {
-    throw damaged('lacks cluster, server or storageId');
-  }
-  if (!isCount(startCounter) || !isCount(powerLossStart)) throw damaged('lacks a counter');
-  if (bootId !== null && typeof bootId !== 'string') throw damaged('lacks the boot id');
-  return {
-    format,
-    cluster,
-    server,
-    storageId,
-    startCounter,
-    bootId,
-    clean: clean === true,
-    powerLossStart,
-    silences: readSilences(silences) ?? { filesMs: 0, namesMs: 0 },
-    bornAt: isCount(bornAt) ? bornAt : null,
-    failed: failed === true,
-    recovering: recovering === true,
-    // Earlier releases synced whatever they created.
-    heldBelow: isCount(heldBelow) ? heldBelow : 0,
-    missedBelow: isCount(missedBelow) ? missedBelow : 0,
-    // An earlier release's folder records none, but has its index from its first start on.
-    databases: readDatabases(databases) ?? (startCounter > 0 ? { 'index.db': 'closed' } : {}),
-    namedClock: readNamedClock(namedClock),
-    voters: readVoters(voters, damaged),
-  };
-}
-
-/** @throws FolderError if it is invalid: a server that guessed would vote by another view */
-function readVoters(value: unknown, damaged: (why: string) => FolderError): Meta['voters'] {
-  if (value === undefined) return 'first';
-  if (value === null || value === 'first') return value;
-  if (isVotersView(value)) return value;
-  throw damaged('contains invalid voters');
-}
-
-/** Returns null for the META of an earlier release, which records none. */
-function readSilences(value: unknown): Silences | null {
-  if (typeof value !== 'object' || value === null) return null;
-  const { filesMs, namesMs } = value as Record<string, unknown>;
-  return typeof filesMs === 'number' && typeof namesMs === 'number' ? { filesMs, namesMs } : null;
-}
-
-function readDatabases(value: unknown): Record<string, DatabaseState> | null {
-  if (typeof value !== 'object' || value === null) return null;
-  const states = Object.entries(value).filter(([, state]) => state === 'open' || state === 'closed');
-  return Object.fromEntries(states) as Record<string, DatabaseState>;
+/** The bounds of all catalogs' files: a loss of power may have taken what was created since the last one. */
+function boundsAtStart(known: Meta | null, lostPower: boolean): ReplicaBounds & Pick<Meta, 'catalogs'> {
+  const now = (bounds: ReplicaBounds) => (lostPower ? boundsAfterPowerLoss(bounds) : bounds);
+  const { bornAt, heldBelow, missedBelow } = now(known ?? NO_REPLICAS);
+  const catalogs = Object.entries(known?.catalogs ?? {}).map(([catalog, bounds]) => [catalog, now(bounds)]);
+  return { bornAt, heldBelow, missedBelow, catalogs: Object.fromEntries(catalogs) };
 }
 
 function longestSilences(one: Silences | undefined, other: Silences | undefined): Silences {
@@ -527,24 +489,6 @@ function longestSilences(one: Silences | undefined, other: Silences | undefined)
 
 function failureMarkPath(memoryFolder: string, storageId: string): string {
   return path.join(memoryFolder, `leasehold-${storageId}.failed`);
-}
-
-function isCount(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0;
-}
-
-/** Replaces META atomically. */
-function writeMeta(folder: string, meta: Meta): void {
-  const fresh = path.join(folder, 'META.new');
-  const fd = fs.openSync(fresh, 'w', 0o600);
-  try {
-    fs.writeFileSync(fd, `${JSON.stringify(meta, null, 2)}\n`);
-    fs.fsyncSync(fd);
-  } finally {
-    fs.closeSync(fd);
-  }
-  fs.renameSync(fresh, path.join(folder, META));
-  flushDirectory(folder);
 }
 
 /** Creates all directories for containers at once, so that only files are created later. */

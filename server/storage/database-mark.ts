@@ -14,16 +14,51 @@ export interface OpenDatabase {
   close(): void;
 }
 
+/** The databases of one folder that are in use. One listener closes all: a server has any number of catalogs. */
+export class DatabasesInUse {
+  readonly #marks = new Set<DatabaseMark>();
+  readonly #onExit = (): void => this.#closeAll();
+
+  add(mark: DatabaseMark): void {
+    if (this.#marks.size === 0) process.on('exit', this.#onExit);
+    this.#marks.add(mark);
+  }
+
+  delete(mark: DatabaseMark): void {
+    this.#marks.delete(mark);
+    if (this.#marks.size === 0) process.off('exit', this.#onExit);
+  }
+
+  /** Closes each database, also after another one could not be closed. @throws the first error */
+  #closeAll(): void {
+    const errors: unknown[] = [];
+    for (const mark of [...this.#marks]) {
+      try {
+        mark.closeNow();
+      } catch (error) {
+        errors.push(error);
+      }
+    }
+    if (errors.length > 0) throw errors[0];
+  }
+}
+
 /** Detects a lost database: SQLite would create an empty one, or open one without its log in an older state. */
 export class DatabaseMark {
   readonly #path: string;
   readonly #state: () => DatabaseState | null;
   readonly #set: (state: DatabaseState) => void;
-  readonly #onExit = (): void => this.#closeNow();
+  readonly #inUse: DatabasesInUse;
   #open: OpenDatabase | null = null;
 
-  constructor(path: string, state: () => DatabaseState | null, set: (state: DatabaseState) => void) {
+  constructor(
+    path: string,
+    state: () => DatabaseState | null,
+    set: (state: DatabaseState) => void,
+    inUse: DatabasesInUse,
+  ) {
     this.#path = path;
+    this.#inUse = inUse;
     this.#state = state;
     this.#set = set;
   }
@@ -46,17 +81,17 @@ export class DatabaseMark {
   /** Called after the open: database and log exist, and their directory entries are synced. */
   setOpen(database: OpenDatabase): void {
     this.#open = database;
-    process.once('exit', this.#onExit);
+    this.#inUse.add(this);
     this.#set('open');
   }
 
   /** Called before an orderly close, once the log is copied back: SQLite then removes the log. */
   setClosed(): void {
-    this.#forget();
     this.#set('closed');
+    this.#forget();
   }
 
-  /** Called after any other close. If SQLite has copied the log back and removed it, an empty log replaces it. */
+  /** Called in the tick of any other close. If SQLite has copied back and removed the log, an empty log replaces it. */
   closed(): void {
     this.#forget();
     const log = `${this.#path}-wal`;
@@ -66,7 +101,7 @@ export class DatabaseMark {
     flushDirectory(path.dirname(log));
   }
 
-  /** Called after a failed start: closes a database that is still open, which the next start could not lock. */
+  /** Closes a database that is still open: after a failed start the next one could not lock it. */
   abandon(): void {
     const database = this.#open;
     if (database === null) return;
@@ -75,17 +110,21 @@ export class DatabaseMark {
   }
 
   #forget(): void {
-    process.off('exit', this.#onExit);
+    this.#inUse.delete(this);
     this.#open = null;
   }
 
   /** Called when the process exits: copies the log back before SQLite closes the database, which removes the log. */
-  #closeNow(): void {
+  closeNow(): void {
     const database = this.#open;
     if (database === null) return;
-    database.copyBack();
-    this.setClosed();
-    database.close();
+    try {
+      database.copyBack();
+      this.setClosed();
+      database.close();
+    } finally {
+      this.abandon();
+    }
   }
 }
 

@@ -74,6 +74,8 @@ export class DiskStore implements FileStore {
   readonly #reader: ObjectReader;
   readonly #files = new RecentMap<FileId, ReplicaFile>();
   readonly #uncommitted = new Set<FileId>();
+  /** Removals in progress: until they commit, the index lists their replicas. */
+  #removals = 0;
   readonly #unfinishedPreserves: UnfinishedPreserves;
   readonly recordChanges = new RecordChanges();
   /** Space that contents must not take. */
@@ -200,8 +202,11 @@ export class DiskStore implements FileStore {
     return this.#recovery;
   }
 
+  /** Does not load the replica: background work reads the records of all. */
   record(file: FileId): ReplicaRecord | null {
-    return this.#find(file)?.state.record ?? null;
+    if (this.#files.has(file)) return this.#find(file)?.state.record ?? null;
+    this.#check();
+    return this.#index.file(file)?.record ?? null;
   }
 
   trust(file: FileId): Trust {
@@ -211,7 +216,7 @@ export class DiskStore implements FileStore {
   list(after: FileId, countMax: number): FileId[] {
     this.#check();
     const uncommitted = [...this.#uncommitted].filter((file) => file > after);
-    const files = new Set([...this.#index.list(after, countMax + this.#removedCount()), ...uncommitted]);
+    const files = new Set([...this.#index.list(after, countMax + this.#removals), ...uncommitted]);
     return [...files]
       .filter((file) => this.#files.get(file)?.removed !== true)
       .sort((a, b) => a - b)
@@ -450,7 +455,12 @@ export class DiskStore implements FileStore {
     const loaded = this.#files.get(file);
     const replica = loaded?.isRemovalInterrupted === true ? loaded : this.#find(file);
     if (replica === null) return;
-    await replica.submit({ kind: 'remove' });
+    this.#removals++;
+    try {
+      await replica.submit({ kind: 'remove' });
+    } finally {
+      this.#removals--;
+    }
     this.#uncommitted.delete(file);
     this.#files.delete(file);
     this.recordChanges.report(file, false);
@@ -475,8 +485,7 @@ export class DiskStore implements FileStore {
     if (!this.#failure.failed) await this.#makeAllDurable();
     await this.#containers.close();
     const healthy = !this.#failure.failed;
-    await this.#index.close(healthy, () => this.#mark.setClosed());
-    if (!healthy) this.#mark.closed();
+    await this.#index.close(healthy, this.#mark);
     if (healthy && !this.#failure.failed) this.#folder.markClean();
   }
 
@@ -533,12 +542,6 @@ export class DiskStore implements FileStore {
         return;
       }
     }
-  }
-
-  #removedCount(): number {
-    let count = 0;
-    for (const [, { removed }] of this.#files.entries()) if (removed) count++;
-    return count;
   }
 
   #onIdle(replica: ReplicaFile): void {

@@ -13,7 +13,7 @@ import { IndexGuard } from './index-guard.ts';
 import { type ObjectLengths, type ObjectRow, stateOf } from './index-rows.ts';
 import { INDEX_FORMAT, prepareSchema } from './index-schema.ts';
 import { type IndexStatements, prepareStatements, putFileRow } from './index-statements.ts';
-import { type IndexFiles, IndexTransactions } from './index-transactions.ts';
+import { type ClosingMark, type IndexFiles, IndexTransactions } from './index-transactions.ts';
 import { LentRows } from './lent-rows.ts';
 import { PendingRemovals } from './pending-removals.ts';
 
@@ -83,8 +83,8 @@ export class IndexDatabase {
     return this.#transactions.flush();
   }
 
-  close(healthy: boolean, copiedBack: () => void): Promise<void> {
-    return this.#transactions.close(healthy, copiedBack);
+  close(healthy: boolean, mark: ClosingMark): Promise<void> {
+    return this.#transactions.close(healthy, mark);
   }
 
   copyBack(): void {

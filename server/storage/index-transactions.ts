@@ -2,6 +2,7 @@ import fs from 'node:fs';
 import type Database from 'better-sqlite3';
 import { assert } from '../../base/assert.ts';
 import type { World } from '../../base/world.ts';
+import type { DatabaseMark } from './database-mark.ts';
 import { errorCode } from './failures.ts';
 import type { FileOps } from './file-ops.ts';
 import type { IndexStatements } from './index-statements.ts';
@@ -10,14 +11,7 @@ import { SharedFlush } from './shared-flush.ts';
 const LOG_BYTES_MAX = 16 * 1024 * 1024;
 const LOG_CHECK_COMMITS = 32;
 
-/**
- * Databases with unsynced copies of the log. If the process exits then, SQLite closes the database and deletes the log,
- * the only synced copy: so they are synced first.
- */
-const copiedUnsynced = new Set<number>();
-process.once('exit', () => {
-  for (const fd of copiedUnsynced) fs.fdatasyncSync(fd);
-});
+export type ClosingMark = Pick<DatabaseMark, 'setClosed' | 'closed'>;
 
 interface Work {
   readonly run: () => void;
@@ -85,33 +79,38 @@ export class IndexTransactions {
     return this.#logFlush.request();
   }
 
-  /** Closes the index. @param copiedBack called once the log is copied back, before SQLite removes it */
-  async close(healthy: boolean, copiedBack: () => void): Promise<void> {
+  /** Closes the index, and marks it so: at the exit of the process a closed database would be closed again. */
+  async close(healthy: boolean, mark: ClosingMark): Promise<void> {
     if (this.#checkpointing !== null) await this.#checkpointing;
     assert(this.#works.length === 0, 'The index is closed after its last commit');
     try {
       // Then closing, which copies the log back and deletes it, has nothing left to block for.
       if (healthy) {
         await this.checkpoint();
-        copiedBack();
+        mark.setClosed();
       }
     } finally {
-      copiedUnsynced.delete(this.#databaseFd);
       this.#database.close();
+      mark.closed();
       await this.#ops.close(this.#logFd);
       await this.#ops.close(this.#databaseFd);
     }
   }
 
-  /** Copies the log back and syncs the copy, blocking, when the process exits; `closeNow` follows. */
+  /**
+   * Copies the log back and syncs the copy, blocking, when the process exits. SQLite deletes the log in `closeNow`,
+   * which follows: so what an earlier checkpoint copied is synced even if this one fails.
+   */
   copyBack(): void {
-    fs.fdatasyncSync(this.#logFd);
-    this.#database.pragma('wal_checkpoint(PASSIVE)');
-    fs.fdatasyncSync(this.#databaseFd);
+    try {
+      fs.fdatasyncSync(this.#logFd);
+      this.#database.pragma('wal_checkpoint(PASSIVE)');
+    } finally {
+      fs.fdatasyncSync(this.#databaseFd);
+    }
   }
 
   closeNow(): void {
-    copiedUnsynced.delete(this.#databaseFd);
     this.#database.close();
   }
 
@@ -165,7 +164,6 @@ export class IndexTransactions {
     this.#isPaused = true;
     try {
       await this.#logFlush.request();
-      copiedUnsynced.add(this.#databaseFd);
       this.#database.pragma('synchronous = OFF');
       try {
         this.#database.pragma('wal_checkpoint(PASSIVE)');
@@ -173,7 +171,6 @@ export class IndexTransactions {
         this.#database.pragma('synchronous = NORMAL');
       }
       await this.#ops.datasync(this.#databaseFd);
-      copiedUnsynced.delete(this.#databaseFd);
       this.#database.pragma('wal_checkpoint(TRUNCATE)');
       await this.#logFlush.request();
     } finally {

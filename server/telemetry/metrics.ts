@@ -26,7 +26,8 @@ type MetricType = 'counter' | 'gauge';
 
 const METRIC_NAME = /^leasehold(?:_[a-z0-9]+)+$/;
 const MS_PER_S = 1000;
-const LOOP_SAMPLE_MS = 50;
+/** The event loop's lag is the time between two samples: without any lag this period, in milliseconds. */
+export const LOOP_SAMPLE_MS = 50;
 
 /** Upper bounds in seconds: from a write into memory to a request that waits for an election. */
 const DURATION_BUCKETS_S = [

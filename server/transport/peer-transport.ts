@@ -46,8 +46,9 @@ export interface PeerTiming {
 }
 
 export const PEER_TIMING: PeerTiming = {
-  pingMs: 250,
-  silentIntervalsMax: 4,
+  // A server with many peers would spend more on more frequent pings than on all else that it does when idle.
+  pingMs: 500,
+  silentIntervalsMax: 3,
   connectTimeoutMs: 1_000,
   retryMinMs: 20,
   retryMaxMs: 500,

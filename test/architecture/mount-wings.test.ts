@@ -8,6 +8,7 @@ import { readSource } from './source.ts';
 const WINGS = [
   'kernel',
   'native',
+  'nested',
   'calls',
   'transport',
   'contents',
@@ -23,6 +24,7 @@ const BELOW: Readonly<Record<Wing, readonly Wing[]>> = {
   kernel: ['transport', 'kernel-view'],
   native: ['transport', 'kernel-view'],
   transport: [],
+  nested: [],
   calls: ['transport', 'contents', 'pending', 'metadata', 'kernel-view'],
   contents: ['pending', 'metadata', 'kernel-view'],
   pending: ['metadata', 'kernel-view'],
@@ -35,12 +37,15 @@ const BELOW: Readonly<Record<Wing, readonly Wing[]>> = {
 const SHARED = [
   'all-done',
   'answered',
+  'attachments',
   'backend',
   'deadline',
   'errno',
+  'handle-numbers',
   'log',
   'place',
   'transport',
+  'volume',
   'xattr-names',
 ];
 

@@ -68,7 +68,7 @@ for (const [title, [lastWait, ...turns]] of Object.entries(TABLE)) {
   test(title, () => {
     let draws = 0;
     const pace = { firstMs: 10, largestMs: 40, spread: [0.5, 1.5] } as const;
-    const retry = new Retry({ deadlineMs: 1000, pace, lastWait }, () => (draws++ % 2) / 2);
+    const retry = new Retry({ deadlineMs: () => 1000, pace, lastWait }, () => (draws++ % 2) / 2);
     for (const [place, [atMs, outcome, step]] of turns.entries())
       assert.deepEqual(retry.next(outcome, atMs), step, `pause ${place + 1}`);
   });
@@ -76,6 +76,6 @@ for (const [title, [lastWait, ...turns]] of Object.entries(TABLE)) {
 
 test('a caller whose last pause is cut by the deadline draws no random number', () => {
   const pace = { firstMs: 10, largestMs: 40, spread: [0.5, 1] } as const;
-  const retry = new Retry({ deadlineMs: 1, pace, lastWait: 'cut' }, () => assert.fail('drawn'));
+  const retry = new Retry({ deadlineMs: () => 1, pace, lastWait: 'cut' }, () => assert.fail('drawn'));
   assert.deepEqual(retry.next({ kind: 'later' }, 1), LATE);
 });

@@ -74,6 +74,27 @@ test('trimmed rows beyond the bound of a command are deleted by the next collect
   assert.deepEqual(counts, [500, 0]);
 });
 
+test('there is garbage while there are unlinked files, reserved numbers or trimmed rows', () => {
+  const catalog = new Catalog();
+  const hasGarbage = () => catalog.query({ kind: 'sweeps' }).garbage;
+  catalog.file('/a');
+  assert.equal(hasGarbage(), false);
+  catalog.run({ kind: 'unlink', place: main('/a'), expect: { kind: 'anything' } });
+  catalog.run({ kind: 'collect', beforeNs: '0', countMax: 1 });
+  assert.equal(hasGarbage(), true, 'It is still in its grace');
+  catalog.run({ kind: 'collect', beforeNs: `${catalog.timeNs + 10n}`, countMax: 1 });
+  assert.equal(hasGarbage(), false);
+  catalog.run({ kind: 'reserve-inodes', owner: 1, count: 3, members: [['s1']] });
+  assert.equal(hasGarbage(), true);
+  catalog.timeNs += 3_600_000_000_000n;
+  catalog.run({ kind: 'collect', beforeNs: '0', countMax: 1 });
+  assert.equal(hasGarbage(), false);
+  catalog.db.exec("UPDATE deletion_logs SET trimmed_seq = 1 WHERE server = 's1'");
+  assert.equal(hasGarbage(), true);
+  catalog.run({ kind: 'collect', beforeNs: '0', countMax: 1 });
+  assert.equal(hasGarbage(), false);
+});
+
 test('the log of a removed server keeps no rows, and shows a gap when the server is added again', () => {
   const catalog = new Catalog();
   for (const id of ['s1', 's2', 's3', 's4']) catalog.run({ kind: 'server-add', id, url: `http://${id}` });

@@ -1,7 +1,41 @@
 import type { CatalogDatabase } from '../../catalog/schema.ts';
 
-/** Removes from a database of today what version 10 added. */
+/** Removes from a database of today what version 12 added. */
+export function asVersion11(db: CatalogDatabase): void {
+  db.exec(`
+    DROP TABLE junctions; DROP TABLE volume_moves; DROP TABLE moved_numbers;
+    ALTER TABLE own_catalog DROP COLUMN imported;
+    ALTER TABLE reserved DROP COLUMN volume;
+    ALTER TABLE volume_catalogs DROP COLUMN attached;
+    PRAGMA user_version = 11;
+  `);
+}
+
+/** And what version 11 added. */
+export function asVersion10(db: CatalogDatabase): void {
+  asVersion11(db);
+  db.exec(`
+    DROP TABLE volume_catalogs; DROP TABLE left_catalogs; DROP TABLE own_catalog;
+    ALTER TABLE servers DROP COLUMN since;
+    ALTER TABLE servers DROP COLUMN stored_at;
+    ALTER TABLE counters DROP COLUMN catalogs_version;
+    ALTER TABLE counters DROP COLUMN rules;
+    DROP INDEX file_sets;
+    DROP TABLE directory_classes;
+    ALTER TABLE inodes DROP COLUMN placement;
+    CREATE INDEX file_members ON inodes (volume, members, wanted) WHERE kind = 1 AND replicas <> '';
+    ALTER TABLE servers DROP COLUMN labels;
+    ALTER TABLE volumes DROP COLUMN labels;
+    ALTER TABLE volumes DROP COLUMN zones;
+    ALTER TABLE counters DROP COLUMN number_limit;
+    ALTER TABLE counters DROP COLUMN numbers_epoch;
+    PRAGMA user_version = 10;
+  `);
+}
+
+/** And what version 10 added. */
 export function asVersion9(db: CatalogDatabase): void {
+  asVersion10(db);
   db.exec(`
     DROP TABLE placement_counts;
     DROP TABLE member_sets;

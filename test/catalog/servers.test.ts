@@ -4,7 +4,7 @@ import Database from 'better-sqlite3';
 import { executeRequests } from '../../catalog/batch.ts';
 import { dumpCatalog } from '../../catalog/dump.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
-import type { CommandOf, MiscountedPosition, QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
+import type { CommandOf, PlacedPosition, QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
 import { asVersion1, asVersion9 } from './earlier-schema.ts';
 import { Catalog, main, SERVERS } from './fixture.ts';
 
@@ -132,7 +132,7 @@ test('follow-view: the larger number wins, and removed files are ignored', () =>
 /** Pairs of inode and wanted number, `countMax` at a time. */
 function miscounted(catalog: Catalog, { servers = 5, countMax = 9 } = {}): [number, number][] {
   const found: [number, number][] = [];
-  for (let after: MiscountedPosition | null = null; ; ) {
+  for (let after: PlacedPosition | null = null; ; ) {
     const query = { kind: 'files-miscounted', servers, after, countMax } as const;
     const page: QueryResults['files-miscounted'] = catalog.query(query);
     assert.ok(page.files.length <= countMax);
@@ -262,11 +262,11 @@ test('a catalog of version 1 is upgraded, and knows which servers have which fil
   catalog.run({ kind: 'follow-view', inode: moved, view: { number: 2, members: ['s5'] } });
   catalog.orphan();
   // That version had sessions of one kind, no log of deletions, and neither times of creation nor flags, which are
-  // before the last column.
+  // before the last two columns.
   const dump = () =>
     [...dumpCatalog(catalog.db)]
       .filter((line) => !/^(counters|timed_sessions|deletion_logs|deletions) /.test(line))
-      .map((line) => (line.startsWith('inodes ') ? line.replace(/ \S+ \S+( \S+)$/, '$1') : line));
+      .map((line) => (line.startsWith('inodes ') ? line.replace(/ \S+ \S+( \S+ \S+)$/, '$1') : line));
   const before = dump();
   asVersion1(catalog.db);
   ensureSchema(catalog.db);

@@ -72,6 +72,11 @@ export function assertSound(db: CatalogDatabase): void {
     'Only files may grow, and only live ones by more than they have',
     'SELECT * FROM inodes WHERE (allowed IS NOT NULL AND kind <> 1) OR (live = 0 AND allowed > size)',
   );
+  none(
+    'A junction is a directory without entries',
+    `SELECT * FROM junctions j LEFT JOIN inodes i ON i.id = j.inode WHERE i.id IS NULL OR i.kind <> 2
+       OR EXISTS (SELECT 1 FROM entries e WHERE e.parent = j.inode)`,
+  );
   const placed = db.prepare('SELECT server, inode FROM placements ORDER BY inode, server').all();
   const rows = db.prepare("SELECT id, replicas FROM inodes WHERE replicas <> '' ORDER BY id").all();
   const members = (rows as { id: number; replicas: string }[]).flatMap(({ id, replicas }) =>
@@ -92,6 +97,11 @@ export function assertSound(db: CatalogDatabase): void {
     `SELECT replicas, COUNT(*) FROM inodes WHERE replicas <> '' GROUP BY replicas EXCEPT SELECT * FROM member_sets
      UNION ALL SELECT * FROM member_sets s WHERE files <> (SELECT COUNT(*) FROM inodes WHERE replicas = s.members)
        OR files = 0`,
+  );
+  none(
+    'A class belongs to a directory, which has it',
+    `SELECT * FROM directory_classes c WHERE NOT EXISTS (SELECT 1 FROM inodes i
+       WHERE i.id = c.directory AND i.kind = 2 AND i.volume = c.volume AND i.placement = c.directory)`,
   );
   none(
     'A file counts its members',

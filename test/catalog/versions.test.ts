@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Batch, decodeBatch, encodeBatch, executeBatch } from '../../catalog/batch.ts';
-import { COMMANDS_VERSION, commandVersion, withoutHoles } from '../../catalog/versions.ts';
+import { COMMANDS_VERSION, commandVersion, withoutHoles, withoutVolume } from '../../catalog/versions.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import { Catalog, main } from './fixture.ts';
 
@@ -57,6 +57,10 @@ test('batches that earlier servers understand are encoded as before, and others 
   const mark = { epoch: 1, turn: 1 };
   assert.equal(commandVersion({ kind: 'plan-members', inode: 5, view: 1, mark, members: [] }), 6);
   assert.equal(commandVersion({ kind: 'void-inodes', owner: 1, inodes: [5] }), 6);
+  const reserve = { kind: 'reserve-inodes', owner: 1, count: 1, members: [['s1']] } as const;
+  const forVolume: Command = { ...reserve, members: [['s1']], volume: 'main' };
+  assert.equal(commandVersion(forVolume), 13);
+  assert.deepEqual(withoutVolume(forVolume), reserve);
   assert.equal(commandVersion(settleOf({})), 1);
   assert.equal(commandVersion(settleOf({ holeBytes: 5 })), 7);
   assert.deepEqual(withoutHoles(settleOf({ holeBytes: 5 })), settleOf({}));
@@ -88,7 +92,7 @@ test('a batch of a later version is refused before any of it is executed, with a
   assert.throws(() => decodeBatch(bytes), {
     code: 'storage',
     message:
-      /^Cannot execute commands of version 12: this release knows versions up to 11\. Start the newer release/,
+      /^Cannot execute commands of version 14: this release knows versions up to 13\. Start the newer release/,
   });
 });
 

@@ -197,6 +197,32 @@ test('a session that was renewed too late begins a new one', async (context) => 
   await run.stop();
 });
 
+test('in another catalog a session begins anew, and acknowledges none of its recalls for the former one', async (context) => {
+  const run = new SessionRun(context);
+  const { promise, resolve } = Promise.withResolvers<void>();
+  run.forgotten = promise;
+  run.last().answer({ recalls: [5], through: 3 });
+  await turn();
+  const { ended } = run;
+  run.session.restart();
+  assert.deepEqual([run.session.session, run.ended], [null, ended + 1]);
+  await turn();
+  assert.equal(run.polls.length, 1, 'The recall is still being handled');
+  resolve();
+  await turn();
+  assert.deepEqual(run.last().request, { client: 7, acked: 0, fenced: true });
+  run.last().answer({ session: 2 });
+  await turn();
+  assert.deepEqual(run.last().request, { client: 7, session: 2, acked: 0, fenced: true });
+  // The answer of the former catalog is late.
+  run.session.restart();
+  run.last().answer({ session: 2 });
+  await turn();
+  await run.pass(100);
+  assert.deepEqual([run.session.session, run.last().request.session], [null, undefined]);
+  await run.stop();
+});
+
 test('an unused session is replaced by another, which acknowledges only its own recalls', async (context) => {
   const run = new SessionRun(context, 5_000);
   run.session.markUsed();

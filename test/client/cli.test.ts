@@ -176,6 +176,56 @@ describe('the command line', () => {
     assert.equal(volumes.length, 1);
   });
 
+  test('volumes with a catalog of their own', async () => {
+    const created = await run('volume', 'create', 'own', '--own-catalog', '--trash', '1h');
+    assert.deepEqual([created.code, created.stderr], [0, '']);
+    assert.match(created.stdout, /^Created the volume own/);
+    assert.equal((await run('volume', 'create', 'own', '--own-catalog')).code, 4);
+    const again = await run('volume', 'create', 'own', '--own-catalog', '--if-not-exists');
+    assert.match(again.stdout, /There is a volume own already/);
+    const listed = await run('volume', 'ls');
+    assert.match(listed.stdout, /^main .* root$/m);
+    assert.match(listed.stdout, /^own .* s1, s2, s3; primary s2$/m);
+    assert.equal(listed.code, 0);
+
+    cluster.unavailable = ['own'];
+    const { code, stdout } = await run('volume', 'ls');
+    assert.equal(code, 7);
+    assert.match(stdout, /^The volume own is unavailable: .* \(s1, s2, s3; primary s2\)$/m);
+    const json = await run('volume', 'ls', '--json');
+    const { unavailable, catalogs, volumes } = JSON.parse(json.stdout);
+    assert.deepEqual([json.code, unavailable, volumes.length, catalogs[0].name], [7, ['own'], 1, 'own']);
+    const servers = await run('server', 'ls');
+    assert.equal(servers.code, 7);
+    assert.match(servers.stdout, /^Files of volume own are not counted/m);
+    cluster.unavailable = [];
+    assert.equal((await run('volume', 'rm', 'own')).code, 0);
+  });
+
+  test('a drained server is not empty while a catalog does not say so, or is there', async () => {
+    const url = 'http://127.0.0.1:1';
+    const known = { zone: '', labels: [], freeBytes: 1, totalBytes: 2, storageId: 'disk', bornAt: 1 };
+    cluster.listed = [{ id: 's4', url, state: 'draining', registeredNs: '1', ...known }];
+    const row = { number: 9, name: 'late', state: 'ready', primary: 's4' } as const;
+    // A round queries the servers, and then the status; either may be sent again.
+    let [rounds, hasEnded] = [0, true];
+    for (const server of cluster.servers)
+      server.intercept = ({ path, body }) => {
+        if (path === '/v1/status') hasEnded = true;
+        if (!hasEnded || !body.includes('"counts":true')) return null;
+        [rounds, hasEnded] = [rounds + 1, false];
+        cluster.unavailable = rounds === 1 ? ['own'] : [];
+        cluster.catalogs.splice(0);
+        if (rounds === 2) cluster.catalogs.push({ ...row, members: ['s4'] });
+        return null;
+      };
+    const { code, stderr } = await run('server', 'drain', 's4');
+    assert.equal(code, 0, stderr);
+    assert.equal(rounds, 3);
+    for (const server of cluster.servers) server.intercept = () => null;
+    cluster.listed = [];
+  });
+
   test('mount and umount refuse what is impossible', { skip: process.platform !== 'linux' }, async () => {
     assert.equal((await run('mount', 'nowhere', folder)).code, 3);
     const nothing = await run('umount', folder);

@@ -328,6 +328,32 @@ test('an expired session after a server that may have forwarded the request is a
     await file.write('append', Buffer.from('b'));
   }));
 
+test('a change of a volume that moves waits longer than its time limit', () =>
+  withCluster(async (cluster, client) => {
+    const id = cluster.addFile('');
+    const untilMs = patientWorld.nowMs() + 900;
+    for (const server of cluster.servers)
+      server.intercept = ({ method }) =>
+        method === 'PUT' && patientWorld.nowMs() < untilMs ? { kind: 'problem', code: 'moving' } : null;
+    await client.openFile(id).write('append', Buffer.from('a'));
+    assert.ok(patientWorld.nowMs() >= untilMs);
+    assert.equal(cluster.contents(id), 'a');
+  }, 400));
+
+test('a volume that has moved has certainly not executed the change, whatever attempts there were', () =>
+  withCluster(async (cluster, client) => {
+    const moved = { kind: 'problem', code: 'not-found', extra: { elsewhere: true, movedTo: 3 } } as const;
+    const reactions = once({ kind: 'problem', code: 'no-majority' }, { kind: 'cut' }, moved);
+    for (const server of cluster.servers)
+      server.intercept = ({ path }) => (path === '/v1/catalog/commands' ? reactions() : null);
+    const change = { kind: 'volume-create', name: 'v', replicas: 3, objectBytes: 4096 } as const;
+    await assert.rejects(client.command(change), (error) => {
+      code('not-found')(error);
+      assert.deepEqual((error as ServiceError).details, { elsewhere: true, movedTo: 3 });
+      return true;
+    });
+  }));
+
 test('a final error is not tried again', () =>
   withCluster(async (cluster, client) => {
     await assert.rejects(client.resolve('nowhere', '/'), code('not-found'));

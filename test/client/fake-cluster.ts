@@ -1,16 +1,24 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ERRORS, type ErrorCode, ServiceError } from '../../base/errors.ts';
+import { type CatalogNumber, inodesOf } from '../../base/ids.ts';
 import type {
   Attributes,
   Command,
+  CommandOf,
   CommandRequest,
   Query,
   ServerInfo,
   VolumeInfo,
 } from '../../wire/catalog-api.ts';
-import type { FileInfo, FileState, WriteResult } from '../../wire/http-api.ts';
+import type { FileInfo, FileState, VolumeCatalogStatus, WriteResult } from '../../wire/http-api.ts';
 import type { LockList } from '../../wire/lock-api.ts';
 
 /** Pause between two bytes of an answer that is sent slowly. */
@@ -24,7 +32,12 @@ export type Reaction =
       readonly headers?: Record<string, string>;
       readonly extra?: object;
     }
-  | { readonly kind: 'answer'; readonly status: number; readonly text: string }
+  | {
+      readonly kind: 'answer';
+      readonly status: number;
+      readonly text: string;
+      readonly headers?: Record<string, string>;
+    }
   /** The connection breaks; nothing has been executed. */
   | { readonly kind: 'cut' }
   /** The request is executed, but the answer is lost with the connection. */
@@ -39,6 +52,7 @@ export interface SeenRequest {
   readonly method: string;
   readonly path: string;
   readonly search: URLSearchParams;
+  readonly headers: IncomingHttpHeaders;
   readonly body: Buffer;
 }
 
@@ -64,6 +78,10 @@ export class FakeCluster {
   verdict: 'healthy' | 'degraded' | 'down' = 'healthy';
   /** Id that answers name as the primary. */
   primary = 's1';
+  /** Of volumes with a catalog of their own. */
+  readonly catalogs: VolumeCatalogStatus[] = [];
+  /** Volumes whose catalogs do not answer. */
+  unavailable: readonly string[] = [];
   /** The catalog's answer about the servers. */
   listed: readonly ServerInfo[] = [];
 
@@ -169,17 +187,18 @@ export class FakeCluster {
 
   #command(command: Command): unknown {
     switch (command.kind) {
-      case 'volume-create': {
-        if (this.#volumes.has(command.name)) throw new ServiceError('exists', 'the volume exists');
-        const root = this.#create('directory', command.name, 0o755).attributes.inode;
-        const { name, replicas, objectBytes, policy = 'quorum' } = command;
-        const counts = { inodes: 1, usedBytes: 0, namedInodes: 1, namedBytes: 0 };
-        const { quotaBytes = 0, quotaInodes = 0, trashMs = 0 } = command;
-        const quotas = { quotaBytes, quotaInodes, trashMs, trashedBytes: 0, trashedInodes: 0 };
-        const volume = { name, root, replicas, policy, objectBytes, ...counts, ...quotas };
-        this.#volumes.set(name, volume);
-        return { volume };
+      case 'volume-create':
+        return { volume: this.#createVolume(command, this.#nextInode++) };
+      case 'catalog-create': {
+        const { name } = command;
+        const number = this.catalogs.length + 1;
+        this.#createVolume(command, inodesOf(number as CatalogNumber).first);
+        const row = { number, name, state: 'ready', members: ['s1', 's2', 's3'] } as const;
+        this.catalogs.push({ ...row, primary: 's2' });
+        return { catalog: row };
       }
+      case 'server-state':
+        return { server: this.listed.find(({ id }) => id === command.id) };
       case 'volume-remove':
         this.#volume(command.name);
         this.#volumes.delete(command.name);
@@ -235,12 +254,29 @@ export class FakeCluster {
     }
   }
 
+  #createVolume(
+    command: CommandOf<'volume-create'> | CommandOf<'catalog-create'>,
+    rootInode: number,
+  ): VolumeInfo {
+    const { name, replicas, objectBytes, policy = 'quorum' } = command;
+    if (this.#volumes.has(name)) throw new ServiceError('exists', 'the volume exists');
+    const root = this.#create('directory', name, 0o755, rootInode).attributes.inode;
+    const counts = { inodes: 1, usedBytes: 0, namedInodes: 1, namedBytes: 0 };
+    const { quotaBytes = 0, quotaInodes = 0, trashMs = 0 } = command;
+    const quotas = { quotaBytes, quotaInodes, trashMs, trashedBytes: 0, trashedInodes: 0 };
+    const volume = { name, root, replicas, policy, objectBytes, ...counts, ...quotas };
+    this.#volumes.set(name, volume);
+    return volume;
+  }
+
   #query(query: Query): unknown {
     switch (query.kind) {
       case 'servers':
-        return { servers: this.listed };
-      case 'volumes':
-        return { volumes: [...this.#volumes.values()] };
+        return { servers: this.listed, ...this.#missing() };
+      case 'volumes': {
+        const all = [...this.#volumes.values()];
+        return { volumes: all.filter(({ name }) => !this.unavailable.includes(name)), ...this.#missing() };
+      }
       case 'volume':
         return { volume: this.#volume(query.name) };
       case 'resolve':
@@ -257,6 +293,10 @@ export class FakeCluster {
       default:
         throw new ServiceError('bad-request', `the fake has no ${query.kind}`);
     }
+  }
+
+  #missing(): object {
+    return this.unavailable.length === 0 ? {} : { unavailable: this.unavailable };
   }
 
   #resolve(volume: string, path: string): Attributes {
@@ -295,8 +335,12 @@ export class FakeCluster {
     return inode;
   }
 
-  #create(kind: Attributes['kind'], volume: string, mode: number): FakeInode {
-    const inode = this.#nextInode++;
+  #create(
+    kind: Attributes['kind'],
+    volume: string,
+    mode: number,
+    inode: number = this.#nextInode++,
+  ): FakeInode {
     const attributes: Attributes = {
       inode,
       volume,
@@ -368,6 +412,7 @@ export class FakeCluster {
       reasons: this.verdict === 'healthy' ? [] : ['s3 is unreachable'],
       cluster: 'fake',
       catalog: { primary: 's1', epoch: 1, seq: 1, members: ['s1', 's2', 's3'] },
+      catalogs: this.catalogs,
       timing: { leaseMs: 2000, clockSkewMaxMs: 100 },
       servers: this.servers.map((server) => server.selfStatus()),
       underReplicated: [],
@@ -481,6 +526,7 @@ export class FakeServer {
       method: message.method ?? '',
       path: url.pathname,
       search: url.searchParams,
+      headers: message.headers,
       body: Buffer.concat(chunks),
     };
     if (request.path === '/livez') {
@@ -524,7 +570,7 @@ export class FakeServer {
         this.#problem(response, reaction.code, `fake ${reaction.code}`, reaction.headers, reaction.extra);
         break;
       case 'answer':
-        response.writeHead(reaction.status).end(reaction.text);
+        response.writeHead(reaction.status, reaction.headers).end(reaction.text);
         break;
       case 'execute-and-cut':
         this.#cluster.handle(request);

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import {
   chmodSync,
   existsSync,
@@ -11,8 +12,10 @@ import {
   rmSync,
   statSync,
   symlinkSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -67,6 +70,35 @@ test('a log is readable by its user alone, is named by its process, and few logs
   assert.equal(left.length, 10);
   assert.ok(existsSync(named), 'its process runs');
   for (const path of [named, next.path, ...left.map((name) => join(own, name))]) rmSync(path);
+});
+
+test('what belongs to a mount of another container stays while its socket answers', async (t) => {
+  const made = await createMountLog('/mnt/there', { XDG_RUNTIME_DIR: folder });
+  await made.file.close();
+  const own = join(made.path, '..');
+  // No process here has such a number: there, one has.
+  const [socket, log] = ['control', 'log'].map((kind) => join(own, `mount-else-9000020.${kind}`)) as [
+    string,
+    string,
+  ];
+  const left = join(own, 'mount-dead-9000021.control');
+  writeFileSync(left, '');
+  writeFileSync(log, '');
+  utimesSync(log, 0, 0);
+  const dead = Array.from({ length: 12 }, (_, place) => join(own, `mount-dead-${9_000_030 + place}.log`));
+  for (const path of dead) writeFileSync(path, '');
+  const server = createServer().listen(socket);
+  await once(server, 'listening');
+  t.after(() => {
+    server.close();
+    for (const path of [made.path, log, ...dead]) rmSync(path, { force: true });
+  });
+  const next = await createMountLog('/mnt/next', { XDG_RUNTIME_DIR: folder });
+  await next.file.close();
+  rmSync(next.path);
+  assert.ok(existsSync(socket) && existsSync(log), 'It runs');
+  assert.ok(!existsSync(left), 'It has ended');
+  assert.equal(dead.filter((path) => existsSync(path)).length, 10);
 });
 
 test('a long log is rotated, and removed at the end', () => {

@@ -8,7 +8,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { RequestWindow } from '../../client/transport/request-window.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
-const UNLIMITED = { timeoutMs: Number.POSITIVE_INFINITY };
+const UNLIMITED = { deadlineMs: () => Number.POSITIVE_INFINITY };
 
 /** A full window: its first number is in use. */
 async function full(): Promise<RequestWindow> {
@@ -21,12 +21,28 @@ async function full(): Promise<RequestWindow> {
 
 test("the wait for a number ends with the request's time limit", async () => {
   const window = await full();
+  const untilMs = systemWorld.nowMs() + 10;
   await assert.rejects(
-    window.acquire({ timeoutMs: 10 }),
+    window.acquire({ deadlineMs: () => untilMs }),
     (error) => error instanceof ServiceError && error.code === 'no-majority',
   );
   window.release(1);
   assert.equal(await window.acquire(UNLIMITED), 65);
+});
+
+test('a wait whose deadline has moved meanwhile continues', async () => {
+  const window = await full();
+  const passed = Promise.withResolvers<void>();
+  const deadlinesMs = [systemWorld.nowMs() + 10];
+  const deadlineMs = (): number => {
+    const ms = deadlinesMs.shift();
+    if (ms === undefined) passed.resolve();
+    return ms ?? Number.POSITIVE_INFINITY;
+  };
+  const waiting = window.acquire({ deadlineMs });
+  await passed.promise;
+  window.release(1);
+  assert.equal(await waiting, 65);
 });
 
 test("a signal ends only its own request's wait", async () => {

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
+import { catalogOfInode, ROOT_CATALOG } from '../../base/ids.ts';
 import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import type { FileWithContents, NewFileOutcome } from '../../wire/new-files.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -119,6 +120,46 @@ test('files created with contents are synced by their replicas, and have no prim
   await client.openFile(first).write(0, Buffer.from('To'));
   assert.equal((await client.openFile(first).flush()).sizeBytes, sizeBytes);
   assert.equal(await contentsOf(first), 'To be kept');
+});
+
+test('in a volume with its own catalog, a client that names it creates files with contents', async () => {
+  await client.command({ kind: 'catalog-create', name: 'own', replicas: 3, objectBytes: 131_072 });
+  const catalog = await client.catalogOfVolume('own');
+  assert.notEqual(catalog, ROOT_CATALOG);
+  await assert.rejects(
+    client.reserveInodes(1, { volume: 'own' }),
+    (error: ServiceError) => error.code === 'not-found' && error.details.movedTo === catalog,
+  );
+  await using own = new ClusterClient({ world: systemWorld, servers: cluster.urls, catalog });
+  const { volume } = await own.query({ kind: 'volume', name: 'own' });
+  const reserve = () => own.reserveInodes(10, { volume: 'own' });
+  await until('its servers are registered with the catalog', async () => {
+    const { first, creatingServer } = await reserve();
+    const file = birth(first, `try${first}`, '', volume.root);
+    const [outcome] = await own.createWithContents(creatingServer, [file]);
+    return outcome?.kind === 'created';
+  });
+  const { first, creatingServer } = await reserve();
+  assert.equal(catalogOfInode(first), catalog);
+  const files = [birth(first, 'a', 'alpha', volume.root), birth(first + 1, 'b', '', volume.root)];
+  for (const outcome of await own.createWithContents(creatingServer, files)) born(outcome);
+  await own.flushCatalog();
+  assert.equal(await contentsOf(first), 'alpha');
+  const file = own.openFile(first + 1);
+  await file.write(0, Buffer.from('beta'));
+  assert.equal((await file.flush()).sizeBytes, 4);
+  await file.settle();
+  const { attributes } = await own.query({ kind: 'attributes', inode: first + 1 });
+  assert.deepEqual([attributes.sizeBytes, attributes.live], [4, false]);
+  // Another server does not know the number: the catalog closes the request.
+  const other = cluster.ids.find((id) => id !== creatingServer) as string;
+  const [again] = await own.createWithContents(other, [birth(first + 2, 'c', 'c', volume.root)]);
+  assert.equal(again?.kind, 'not-created');
+  for (const url of cluster.urls) {
+    const headers = { 'idempotency-key': 'one' };
+    const { status, text } = await ask(url, 'PUT', '/v1/files/own/put', { body: 'put', headers });
+    assert.equal(status, 201, text);
+  }
 });
 
 test('a name that exists refuses one file and no other, and makes its number void at once', async () => {

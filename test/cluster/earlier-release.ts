@@ -2,8 +2,8 @@ import { type Mutation, plantedEnv } from '../planted/plant.ts';
 
 /**
  * Makes a server of this release one of the release before, as far as others can see: it names no version of commands,
- * knows only the first one, and lacks what was added with those after it. It uses this release's formats on disk:
- * `test/catalog` and `test/storage` upgrade those of earlier releases.
+ * knows only the first one, lacks what was added with those after it, and refuses data folders with volumes' catalogs.
+ * Otherwise it uses this release's formats on disk: `test/catalog` and `test/storage` upgrade earlier ones.
  */
 const EARLIER: readonly Mutation[] = [
   {
@@ -11,7 +11,8 @@ const EARLIER: readonly Mutation[] = [
     find: 'String(COMMANDS_VERSION)',
     replace: "''",
   },
-  { file: 'catalog/versions.ts', in: 'COMMANDS_VERSION', find: '11', replace: '1' },
+  { file: 'catalog/versions.ts', in: 'COMMANDS_VERSION', find: '13', replace: '1' },
+  { file: 'server/storage/folder-meta.ts', in: 'FOLDER_FORMAT', find: '3', replace: '2' },
   {
     file: 'server/catalog/catalog-service.ts',
     find: 'if ($version === 1) return;',
@@ -21,13 +22,13 @@ const EARLIER: readonly Mutation[] = [
     file: 'server/http/catalog-routes.ts',
     find: 'Command.anyOf',
     replace:
-      'Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files|unlink-fenced|note-|rename-whiteout|plan-|set-flags|trim-deletions)/.test(properties.kind.const))',
+      'Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files|unlink-fenced|note-|rename-whiteout|plan-|set-flags|trim-deletions|server-label|set-placement|inherit-placement|catalog-|follow-servers|extend-|junction-|volume-(at|de)tach|volume-(move|freeze|number|forget))/.test(properties.kind.const))',
   },
   {
     file: 'server/http/catalog-routes.ts',
     find: 'Query.anyOf',
     replace:
-      'Query.anyOf.filter(({ properties }) => !/^(snapshots|trash|sweeps|plans|deletions)/.test(properties.kind.const))',
+      'Query.anyOf.filter(({ properties }) => !/^(snapshots|trash|sweeps|plans|deletions|catalog|files-misplaced|placement-classes)/.test(properties.kind.const))',
   },
   {
     file: 'server/http/app.ts',
@@ -51,7 +52,7 @@ const EARLIER_CLIENT: readonly Mutation[] = [
   { file: 'client/main.ts', find: 'addSnapshotCommands($program);', replace: '' },
   { file: 'client/main.ts', find: 'addTrashCommands($program);', replace: '' },
   {
-    file: 'fuse/composition.ts',
+    file: 'fuse/cluster-volume.ts',
     find: 'new ClusterDelegations($client, $volume, $failed, $users)',
     replace: 'null',
   },

@@ -58,6 +58,7 @@ before(async () => {
   await client.command({ kind: 'volume-create', name: 'second', replicas: 3, objectBytes: 4096 });
   const policy = 'read-only' as const;
   await client.command({ kind: 'volume-create', name: 'kept', replicas: 3, objectBytes: 4096, policy });
+  await attach('joined', '/junction');
 });
 
 after(async () => {
@@ -86,6 +87,12 @@ async function put(name: string): Promise<void> {
 
 function post(path: string, body: object, headers: Record<string, string> = {}): Promise<Answer> {
   return at('POST', path, { headers: { ...JSON_LABEL, ...headers }, body: JSON.stringify(body) });
+}
+
+/** Creates a volume with a catalog of its own, and attaches it at a path of `main`. */
+async function attach(name: string, path: string): Promise<void> {
+  await client.command({ kind: 'catalog-create', name, replicas: 3, objectBytes: 4096 });
+  await client.admin.attach(name, { volume: 'main', path });
 }
 
 /** Checks that an answer is a complete problem document of this code. */
@@ -135,6 +142,14 @@ const REQUESTS: Readonly<Partial<Record<ErrorCode, () => Promise<Answer>>>> = {
     return at('GET', `${FILES}/loop`);
   },
   'cross-volume': () => at('POST', `${FILES}/f?move-to=second:/f`),
+  junction: () => {
+    const query = { kind: 'resolve', volume: 'main', path: '/junction/f', follow: true };
+    return post('/v1/catalog/queries', { query });
+  },
+  attached: () => {
+    const command = { kind: 'remove-directory', place: { volume: 'main', path: '/junction' } };
+    return post('/v1/catalog/commands', { session: 79, number: 1, command });
+  },
   'no-attribute': async () =>
     post('/v1/catalog/queries', { query: { kind: 'xattr', inode: await inode('f'), name: 'user.none' } }),
   'too-large': () => at('PATCH', `${FILES}/f?append`, { body: Buffer.alloc(4 * 2 ** 20 + 1) }),
@@ -371,6 +386,31 @@ test('integrity, recovering and too-many-links, exit code 8', { timeout: 120_000
   assert.equal(await exitOf(['get', 'main:/rotten', '-']), 8);
   const place = { volume: 'main', path: '/one-more-link' };
   await isRefused('too-many-links', client.command({ kind: 'link', inode: linked, place }));
+});
+
+test('moving', { timeout: 120_000 }, async () => {
+  const headers = { ...JSON_LABEL, 'leasehold-catalog': '0' };
+  let [volumes, number] = [0, 0];
+  // The copy of an empty volume is short, so another one may have to move.
+  await until('a change meets a volume that moves', async () => {
+    const name = `moving${volumes++}`;
+    await cluster.createVolume(name);
+    const { catalog } = await client.command({ kind: 'volume-move', name });
+    for (let state = 'creating'; state === 'creating'; ) {
+      const command = { kind: 'make-directory', place: { volume: name, path: `/d${number}` } };
+      const body = { session: 71, number: ++number, command: { ...command, mode: 0o755, uid: 0, gid: 0 } };
+      const url = cluster.url(cluster.ids[number % cluster.ids.length] as string);
+      const answer = await ask(url, 'POST', '/v1/catalog/commands', { headers, body: JSON.stringify(body) });
+      if (answer.status === 503 && problemIn(answer).code === 'moving') {
+        isProblem('moving', answer);
+        await client.command({ kind: 'volume-move-abort', name }).catch(() => undefined);
+        return true;
+      }
+      const { catalogs } = await client.query({ kind: 'catalogs' });
+      state = catalogs.find((one) => one.number === catalog.number)?.state ?? 'removed';
+    }
+    return false;
+  });
 });
 
 test('clock-fault, exit code 7', { timeout: 120_000 }, async () => {

@@ -24,7 +24,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { ServiceError } from '../../base/errors.ts';
 import { readArchive } from '../../client/archive/archive-reader.ts';
-import { type BackupReport, backup } from '../../client/backup/volume-backup.ts';
+import { type BackupReport, backup, emptyReport } from '../../client/backup/volume-backup.ts';
 import type { PhaseResult } from '../../client/bench/phase.ts';
 import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { uploadFile } from '../../client/transfer/upload.ts';
@@ -286,7 +286,7 @@ test('a file that changes while it is archived is archived as one version', asyn
     const contents = (letter: string) => Buffer.alloc(sizeBytes, letter);
     await uploadFile(client, 'busy', '/file', Readable.from([contents('a')]));
     const file = client.openFile((await client.resolve('busy', '/file')).inode);
-    const report: BackupReport = { members: 0, dataBytes: 0, readAgain: 0, torn: [], leftOut: [] };
+    const report = emptyReport();
     let changed = false;
     async function* disturbed(): AsyncGenerator<Uint8Array, void, undefined> {
       for await (const piece of backup(client, await client.resolve('busy', '/'), report, {})) {
@@ -484,7 +484,7 @@ test('a volume exceeds its quota by no kind of write', async () => {
     assert.equal(problemIn(sixth).code, 'quota-exceeded');
     await leasehold('volume', 'set', 'limited', '--quota-files', 'none', '--quota', '10MiB');
     assert.equal((await put(third, 'sixth', Buffer.alloc(4 * 1024 * 1024))).status, 201);
-    assert.match(await leasehold('volume', 'ls'), /^limited .* of 10\.0 MiB\s+–\s+–$/m);
+    assert.match(await leasehold('volume', 'ls'), /^limited .* of 10\.0 MiB\s+–\s+–\s+–\s+root$/m);
   } finally {
     await client.close();
   }
@@ -505,7 +505,15 @@ test('files and directories are copied within the cluster', async () => {
   await assert.rejects(leasehold('cp', 'origin:/tree/large', 'copies:/one', '--no-replace'), { code: 4 });
   await assert.rejects(leasehold('cp', 'origin:/tree', 'copies:/'), { code: 4, stderr: /--recursive/ });
   const told = JSON.parse(await leasehold('cp', '-r', 'origin:/tree', 'copies:/', '--json'));
-  const sum = { files: 2, directories: 3, links: 0, bytes: 2 * sizeBytes, same: 0, skipped: [] };
+  const sum = {
+    files: 2,
+    directories: 3,
+    links: 0,
+    bytes: 2 * sizeBytes,
+    same: 0,
+    skipped: [],
+    junctions: [],
+  };
   assert.deepEqual(told, { from: 'origin:/tree', to: 'copies:/tree', ...sum });
   assert.deepEqual((await ask(url, 'GET', '/v1/files/copies/tree/deep/down/large')).bytes, bytes);
   // As after an interruption.

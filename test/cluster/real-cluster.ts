@@ -234,11 +234,14 @@ export class RealCluster {
    */
   async counted(metric: string, ...labels: readonly string[]): Promise<number> {
     const running = this.ids.filter((id) => this.isRunning(id));
-    const texts = await Promise.all(
-      running.map(async (id) => (await fetch(`${this.url(id)}/metrics`)).text()),
-    );
-    const samples = texts.join('\n').matchAll(new RegExp(`^${metric}(\\{.*\\})? (\\d+)$`, 'gm'));
-    return [...samples]
+    const counts = await Promise.all(running.map((id) => this.countedAt(id, metric, ...labels)));
+    return counts.reduce((sum, count) => sum + count, 0);
+  }
+
+  /** The same, of one server. */
+  async countedAt(id: string, metric: string, ...labels: readonly string[]): Promise<number> {
+    const text = await (await fetch(`${this.url(id)}/metrics`)).text();
+    return [...text.matchAll(new RegExp(`^${metric}(\\{.*\\})? (\\d+)$`, 'gm'))]
       .filter(([, of = '']) => labels.every((label) => of.includes(label)))
       .reduce((sum, [, , value]) => sum + Number(value), 0);
   }

@@ -15,7 +15,7 @@ import { mountObstacle } from '../../client/mounts/mount-process.ts';
 import { downloadFile } from '../../client/transfer/download.ts';
 import { uploadFile } from '../../client/transfer/upload.ts';
 import { paramsHash } from '../../server/config/config.ts';
-import { FOLDER_FORMAT } from '../../server/storage/data-folder.ts';
+import { FOLDER_FORMAT } from '../../server/storage/folder-meta.ts';
 import { WIRE_OLDEST, WIRE_VERSION } from '../../server/transport/frame.ts';
 import {
   helloHeaders,

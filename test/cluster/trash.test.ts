@@ -147,7 +147,7 @@ test('emptying the trash frees a quota that it has used up', async () => {
   const refused = await put('full/b', body);
   assert.deepEqual([refused.status, problemIn(refused).code], [507, 'quota-exceeded']);
   assert.match(problemIn(refused).detail, /700000 of them are in its trash/);
-  assert.match(await leasehold('volume', 'ls'), /^full .* 683\.6 KiB for 1h$/m);
+  assert.match(await leasehold('volume', 'ls'), /^full .* 683\.6 KiB for 1h /m);
   await until('the metrics report it', async () => {
     const texts = await Promise.all(
       cluster.urls.map(async (each) => (await ask(each, 'GET', '/metrics')).text),

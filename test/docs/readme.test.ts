@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { SCHEMA_VERSION } from '../../catalog/schema.ts';
 import { COMMANDS_VERSION } from '../../catalog/versions.ts';
-import { FOLDER_FORMAT } from '../../server/storage/data-folder.ts';
+import { FOLDER_FORMAT } from '../../server/storage/folder-meta.ts';
 import { INDEX_FORMAT } from '../../server/storage/index-schema.ts';
 import { WIRE_VERSION } from '../../server/transport/frame.ts';
 

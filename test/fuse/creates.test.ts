@@ -8,6 +8,7 @@ import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
+import { type CatalogNumber, inodesOf, ROOT_CATALOG } from '../../base/ids.ts';
 import { makeReleasable } from '../../base/releasable-memory.ts';
 import type { Attributes, CreateOutcome, NewFile } from '../../fuse/backend.ts';
 import { fileSystemOf } from '../../fuse/file-system.ts';
@@ -737,7 +738,11 @@ test('if the cluster refuses to reserve numbers, it is not asked for each file',
   };
   const numbers = new Creates(
     systemWorld,
-    { reserve, reservingServer: () => 's1', createWithContents: () => Promise.reject(refused) },
+    {
+      reserve,
+      reserving: () => ({ server: 's1', catalog: 0 }),
+      createWithContents: () => Promise.reject(refused),
+    },
     (error) => failures.push(error),
   );
   assert.equal(numbers.takeNumber(), null);
@@ -752,9 +757,14 @@ test('reserved numbers whose server created no file are dropped, and a server ca
   let outcome: CreateOutcome = { kind: 'not-created' };
   const backend = {
     reserve: async (count: number) => {
-      return { first: 1_000 * ++reserved, count, server: 's1', untilMs: Number.POSITIVE_INFINITY };
+      return {
+        first: 1_000 * ++reserved,
+        count,
+        server: 's1',
+        untilMs: Number.POSITIVE_INFINITY,
+      };
     },
-    reservingServer: () => 's1',
+    reserving: () => ({ server: 's1', catalog: 0 }),
     createWithContents: async () => [outcome],
   };
   const numbers = new Creates(systemWorld, backend, assert.ifError);
@@ -779,6 +789,54 @@ test('reserved numbers whose server created no file are dropped, and a server ca
   assert.equal(await next(), 2_002);
   await bear(third, { ...born, renew: true });
   assert.equal(await next(), 3_000);
+});
+
+test('numbers of a catalog that the volume has left are dropped', async () => {
+  let catalog = ROOT_CATALOG;
+  const backend = {
+    reserve: async (count: number) => {
+      const first = inodesOf(catalog).first + 999;
+      return { first, count, server: 's1', untilMs: Number.POSITIVE_INFINITY };
+    },
+    reserving: () => ({ server: 's1', catalog }),
+    createWithContents: () => assert.fail('No file is sent'),
+  };
+  const numbers = new Creates(systemWorld, backend, assert.ifError);
+  numbers.prepare();
+  await turn();
+  assert.equal(numbers.takeNumber()?.inode, 1_000);
+  catalog = 3 as CatalogNumber;
+  assert.equal(numbers.takeNumber(), null);
+  await turn();
+  assert.equal(numbers.takeNumber()?.inode, inodesOf(catalog).first + 999);
+});
+
+test('files of directories with a placement class have numbers of their own', async () => {
+  const asked: (number | undefined)[] = [];
+  const backend = {
+    reserve: async (count: number, placement?: number) => {
+      asked.push(placement);
+      return {
+        first: 1_000 * asked.length,
+        count,
+        server: 's1',
+        untilMs: Number.POSITIVE_INFINITY,
+      };
+    },
+    reserving: () => ({ server: 's1', catalog: 0 }),
+    createWithContents: async () => [{ kind: 'not-created' } as const],
+  };
+  const numbers = new Creates(systemWorld, backend, assert.ifError);
+  const next = async (placement?: number): Promise<number | undefined> => {
+    numbers.takeNumber(placement);
+    await turn();
+    return numbers.takeNumber(placement)?.inode;
+  };
+  assert.deepEqual([await next(), await next(7), await next(8)], [1_000, 2_000, 3_000]);
+  assert.deepEqual(asked, [undefined, 7, 8]);
+  await numbers.send({ inode: 2_000, contents: Buffer.alloc(1) } as unknown as NewFile, 's1');
+  assert.equal(await next(7), 4_000, 'Others are reserved after a failure');
+  assert.deepEqual([numbers.takeNumber()?.inode, numbers.takeNumber(8)?.inode], [1_001, 3_001]);
 });
 
 test('a delegated directory is listed from memory, with the changes of this mount', async (t) => {

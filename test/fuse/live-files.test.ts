@@ -3,8 +3,9 @@ import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { type Answered, contentsName } from '../../fuse/answered.ts';
 import type { Attributes } from '../../fuse/backend.ts';
-import { type FileSystem, fileSystemOf } from '../../fuse/file-system.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
 import { MetadataCache } from '../../fuse/metadata/cache.ts';
+import type { FileSystem } from '../../fuse/volume.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 

@@ -8,6 +8,7 @@ import type {
   ContentVersion,
   FileState,
   FileSystemBackend,
+  Junction,
   NewFile,
   NodeKind,
   Owner,
@@ -44,6 +45,8 @@ interface Inode {
   readonly children: Map<string, number>;
   readonly xattrs: Map<string, Uint8Array>;
   flags: readonly InodeFlag[];
+  /** Nothing can be created in it, and it cannot be removed by `removeDirectory`. */
+  readonly junction?: Junction;
 }
 
 /** What a test changes in the backend, which runs in another process. */
@@ -69,14 +72,33 @@ export class MemoryBackend implements FileSystemBackend {
   /** The update policy of all files. */
   policy: 'quorum' | 'read-only' = 'quorum';
   readonly #locks = new Map<number, LockTable>();
-  #last = 1;
+  readonly root: number;
+  #last: number;
   #seq = 1;
   #lastNs = 0n;
   #disturbance: Disturbance = {};
   #resumed: PromiseWithResolvers<void> | undefined;
 
-  constructor() {
+  /** @param root its inode; later ones get the next numbers */
+  constructor(root = 1) {
+    this.root = root;
+    this.#last = root;
     this.#make('directory', 0o755, { uid: 0, gid: 0 }, 2);
+  }
+
+  /** Makes a junction, as by `leasehold volume attach`. @returns its inode */
+  makeJunction(parent: number, name: string, junction: Junction): number {
+    const made = this.#makeAt(parent, name, 'directory', 0o755, { uid: 0, gid: 0 });
+    this.#inodes.set(made.inode, { ...made, junction });
+    this.#get(parent).links++;
+    return made.inode;
+  }
+
+  /** As by `leasehold volume detach`. */
+  removeJunction(parent: number, name: string): void {
+    this.#inodes.delete(this.#child(parent, name).inode);
+    this.#directory(parent).children.delete(name);
+    this.#get(parent).links--;
   }
 
   readonly findsNumbers = false;
@@ -131,7 +153,7 @@ export class MemoryBackend implements FileSystemBackend {
 
   async start(): Promise<number> {
     await this.#reach('start');
-    return 1;
+    return this.root;
   }
 
   async stop(): Promise<void> {}
@@ -248,6 +270,7 @@ export class MemoryBackend implements FileSystemBackend {
     const inode = this.#child(parent, name);
     if (inode.kind !== 'directory') throw new ServiceError('not-directory', `"${name}" is no directory`);
     if (inode.children.size > 0) throw new ServiceError('not-empty', `"${name}" is not empty`);
+    if (inode.junction !== undefined) throw new ServiceError('attached', `A volume is attached at "${name}"`);
     const directory = this.#get(parent);
     directory.children.delete(name);
     directory.links--;
@@ -274,6 +297,8 @@ export class MemoryBackend implements FileSystemBackend {
     if (old !== undefined && mode === 'no-replace') throw new ServiceError('exists', `"${to.name}" is there`);
     if (old === moved.inode) return { replaced: null };
     const replaced = old === undefined ? null : this.#get(old);
+    if (replaced?.junction !== undefined)
+      throw new ServiceError('attached', `A volume is attached at "${to.name}"`);
     if (replaced?.kind === 'directory') {
       if (moved.kind !== 'directory') throw new ServiceError('is-directory', `"${to.name}" is a directory`);
       if (replaced.children.size > 0) throw new ServiceError('not-empty', `"${to.name}" is not empty`);
@@ -550,30 +575,30 @@ export class MemoryBackend implements FileSystemBackend {
   /** @returns the sizes of files in the root, by name */
   sizes(): Record<string, number> {
     return Object.fromEntries(
-      [...this.#get(1).children].map(([name, inode]) => [name, this.#get(inode).sizeBytes]),
+      [...this.#get(this.root).children].map(([name, inode]) => [name, this.#get(inode).sizeBytes]),
     );
   }
 
   /** Replaces the contents of a file in the root, as another mount would. */
   writeFromElsewhere(name: string, text: string): void {
-    const inode = this.#child(1, name);
+    const inode = this.#child(this.root, name);
     this.#truncate(inode, 0);
     this.#write(inode, 0, Buffer.from(text));
   }
 
   /** Replaces a file in the root by a new one, as another mount would. */
   replaceFromElsewhere(name: string, text: string): void {
-    const before = this.#child(1, name);
+    const before = this.#child(this.root, name);
     before.links--;
     const made = this.#make('file', before.mode, before, 1);
-    this.#directory(1).children.set(name, made.inode);
+    this.#directory(this.root).children.set(name, made.inode);
     this.#write(made, 0, Buffer.from(text));
   }
 
   /** Renames a file in the root, as another mount would. */
   renameFromElsewhere(name: string, to: string): void {
-    const { children } = this.#directory(1);
-    children.set(to, this.#child(1, name).inode);
+    const { children } = this.#directory(this.root);
+    children.set(to, this.#child(this.root, name).inode);
     children.delete(name);
   }
 
@@ -668,6 +693,8 @@ export class MemoryBackend implements FileSystemBackend {
     device = 0,
   ): Inode {
     const directory = this.#directory(parent);
+    if (directory.junction !== undefined)
+      throw new ServiceError('cross-volume', 'Another volume is to be here');
     if (directory.children.has(name)) throw new ServiceError('exists', `"${name}" is there`);
     const gid = (directory.mode & 0o2000) !== 0 ? directory.gid : owner.gid;
     const inode = this.#make(
@@ -686,7 +713,7 @@ export class MemoryBackend implements FileSystemBackend {
   #make(kind: NodeKind, mode: number, owner: Owner, links: number, target = '', device = 0): Inode {
     const atNs = this.#nowNs();
     const inode: Inode = {
-      inode: this.#inodes.size === 0 ? 1 : ++this.#last,
+      inode: this.#inodes.size === 0 ? this.root : ++this.#last,
       kind,
       mode,
       uid: owner.uid,
@@ -765,6 +792,7 @@ export class MemoryBackend implements FileSystemBackend {
       live,
       xattrs: inode.xattrs.size,
       ...(inode.flags.length > 0 && { flags: inode.flags }),
+      ...(inode.junction !== undefined && { junction: inode.junction }),
       accessedNs: String(inode.accessedNs),
       createdNs: String(inode.createdNs),
       modifiedNs: String(inode.modifiedNs),

@@ -159,8 +159,8 @@ export class MemoryBirths implements DelegationBackend {
     return { first, count, server: 's1', untilMs: Number.POSITIVE_INFINITY, ...named };
   }
 
-  reservingServer(): string {
-    return 's1';
+  reserving() {
+    return { server: 's1', catalog: 0 };
   }
 
   async createWithContents(_server: string, files: readonly NewFile[]): Promise<readonly CreateOutcome[]> {

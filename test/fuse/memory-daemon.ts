@@ -4,6 +4,7 @@ import { mountVolume } from '../../fuse/mount.ts';
 import { type TransportName, transportNamed } from '../../fuse/transports.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { type Disturbance, MemoryBackend } from './memory-backend.ts';
+import { A, MemoryAttachments, ROOT } from './nested-mount.ts';
 
 /** Messages of the test's process; each is answered with a report. */
 export type Order =
@@ -20,6 +21,8 @@ export interface Report {
   readonly residentBytes: number;
   /** Of the files in the root. */
   readonly sizes: Readonly<Record<string, number>>;
+  /** The same of the attached volume. */
+  readonly nestedSizes: Readonly<Record<string, number>>;
 }
 
 export interface DaemonOptions {
@@ -28,6 +31,8 @@ export interface DaemonOptions {
   /** How long attributes and names are cached. */
   readonly ageMaxMs?: number;
   readonly flushBehind?: boolean;
+  /** Another volume is attached at the directory `a` of the root. */
+  readonly nested?: boolean;
 }
 
 /**
@@ -37,11 +42,14 @@ export interface DaemonOptions {
 const [, optionsText, directory] = process.argv.slice(2);
 if (optionsText === undefined || directory === undefined)
   throw new Error('Options and a directory are needed');
-const { transport, ...options } = JSON.parse(optionsText) as DaemonOptions;
+const { transport, nested, ...options } = JSON.parse(optionsText) as DaemonOptions;
 const backend = new MemoryBackend();
+const list = new MemoryAttachments();
+if (nested === true) list.attach(A, backend, ROOT, 'a');
 const mounted = await mountVolume(backend, transportNamed(transport), {
   world: systemWorld,
   ...{ directory, source: 'leasehold:test', xattrs: true, log: stderrLog(systemWorld, 'warn') },
+  nested: { attachments: list, open: (attachment) => list.open(attachment) },
   ...options,
 });
 unmountOnSignal(mounted.unmount, (error) => console.error(error));
@@ -58,5 +66,10 @@ await mounted.ended;
 process.send?.(report(), () => process.exit(process.exitCode ?? 0));
 
 function report(): Report {
-  return { calls: { ...backend.calls }, residentBytes: process.memoryUsage.rss(), sizes: backend.sizes() };
+  return {
+    calls: { ...backend.calls },
+    residentBytes: process.memoryUsage.rss(),
+    sizes: backend.sizes(),
+    nestedSizes: list.backend(A).sizes(),
+  };
 }

@@ -382,7 +382,9 @@ overTransports(
     const mount = await start(limitMs);
     await writeFile(mount.path('f'), 'x'.repeat(100_000));
     await statfs(mount.directory);
+    await mkdir(mount.path('d'));
     const file = await open(mount.path('f'), 'r+');
+    const directory = await open(mount.path('d'));
     // Until then the kernel answers from its cache.
     await delay(KERNEL_CACHE_MS);
     await mount.disturb({ stalled: true });
@@ -408,12 +410,14 @@ overTransports(
     await within('mkdir', 1, mkdir(mount.path('h')), 'ETIMEDOUT');
     await within('list', 1, readdir(mount.directory), 'ETIMEDOUT');
     await within('df', 1, statfs(mount.directory));
+    await within('df of an open directory', 1, statfs(`/proc/self/fd/${directory.fd}`));
     await within('read', 1, file.read(Buffer.alloc(10), 0, 10, 50_000), 'ETIMEDOUT');
     await within('ls', 4, mount.shell('ls -l .; ls -l ..'));
     await file.write('lost?', 0);
     await within('fsync', 1, file.sync(), 'ETIMEDOUT');
     await mount.disturb({ stalled: false });
     await file.close();
+    await directory.close();
     // After a timeout the same call fails at once for a moment, which keeps a call of a program within one limit.
     const again = async (): Promise<string> => {
       await writeFile(mount.path('g'), 'again');

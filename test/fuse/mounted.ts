@@ -60,12 +60,13 @@ export function overTransports(
   name: string,
   run: (start: (limitMs?: number) => Promise<TestMount>, test: TestContext) => Promise<void>,
   kernelShownBy?: string,
+  more: Pick<DaemonOptions, 'nested'> = {},
 ): void {
   for (const { transport, skip: obstacle } of transports) {
     const isShown = transport === 'kernel' && kernelShownBy !== undefined;
     const skip = isShown ? obstacle || onlyLong(kernelShownBy) : obstacle;
     test(`${name} (${transport})`, { skip, timeout: TEST_TIMEOUT_MS }, (context) =>
-      run((limitMs) => TestMount.start(context, limitMs, transport), context),
+      run((limitMs) => TestMount.start(context, limitMs, transport, more), context),
     );
   }
 }
@@ -91,7 +92,7 @@ export class TestMount {
     test: TestContext,
     limitMs = 20_000,
     transport: TransportName = 'auto',
-    more: Pick<DaemonOptions, 'ageMaxMs' | 'flushBehind'> = {},
+    more: Pick<DaemonOptions, 'ageMaxMs' | 'flushBehind' | 'nested'> = {},
   ): Promise<TestMount> {
     // In a directory of its own: a program that lists its parent must not wait for another test's mount.
     const directory = join(await mkdtemp(join(tmpdir(), 'leasehold-mount-')), 'mount');

@@ -5,8 +5,9 @@
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { type FileSystem, fileSystemOf } from '../../fuse/file-system.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
 import { MetadataCache } from '../../fuse/metadata/cache.ts';
+import type { FileSystem } from '../../fuse/volume.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 

@@ -80,7 +80,7 @@ test('while files are refused, a create returns the error, and its name is free'
 
 test('free space that the cluster reports as 0 counts, too', async (t) => {
   const { births, fileSystem, create, close } = await started(t, 0);
-  await fileSystem.space();
+  await fileSystem.space(ROOT);
   const requests = births.requests.length;
   const { handle } = await create('f');
   assert.equal(births.requests.length, requests + 1, 'The file is at the cluster when the create returns');

@@ -8,10 +8,12 @@ import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
 import type { UnlinkedName } from '../../fuse/backend.ts';
-import { type FileSystem, fileSystemOf } from '../../fuse/file-system.ts';
+import { usualDeadline } from '../../fuse/deadline.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
 import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { PendingOps } from '../../fuse/pending/pending-ops.ts';
 import { Unlinks } from '../../fuse/pending/unlinks.ts';
+import type { FileSystem } from '../../fuse/volume.ts';
 import { FORGETS_MAX } from '../../wire/request-limits.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { until } from '../cluster/real-cluster.ts';
@@ -29,14 +31,20 @@ const NEW = constants.O_RDWR | constants.O_CREAT;
  */
 async function started(
   t: TestContext,
-  { count = 3, streakMs = 3_600_000, waitMsMax = 60_000, world = systemWorld } = {},
+  {
+    count = 3,
+    streakMs = 3_600_000,
+    waitMsMax = 60_000,
+    deadlineOf = usualDeadline,
+    world = systemWorld,
+  } = {},
 ) {
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
   const lines: string[] = [];
   const state = births.state(world);
   const log = (_: unknown, message: string): unknown => lines.push(message);
-  const options = { streakMs, waitMsMax };
+  const options = { streakMs, waitMsMax, deadlineOf };
   const backend = withPendingNames(world, births.backend, births, state, log, options);
   const fileSystem = fileSystemOf(world, backend, ROOT, LIMIT_MS, () => undefined, state);
   let release = (): void => undefined;
@@ -456,6 +464,21 @@ test('the end of a mount waits for unlinks as long as a call may, and then drops
   await unlink('f0');
   await backend.stop();
   assert.deepEqual([isThere('f0'), lines], [true, ['an unlinked file still exists']]);
+});
+
+test('calls and the end of a mount wait for unlinks beyond their limit while the volume moves', async (t) => {
+  const { backend, hold, unlink, persist, isThere, lines } = await started(t, {
+    ...{ waitMsMax: 50, deadlineOf: (beganMs: number) => beganMs + LIMIT_MS },
+  });
+  const answer = hold();
+  await unlink('f0');
+  const persisted = persist();
+  const stopped = backend.stop();
+  await delay(200);
+  answer();
+  await persisted;
+  await stopped;
+  assert.deepEqual([isThere('f0'), lines], [false, []]);
 });
 
 /** Unlinks without a mount, and their requests; these are answered once the test calls `answer`. */

@@ -2,8 +2,9 @@ import { randomInt } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import Database from 'better-sqlite3';
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
-import { ServiceError } from '../../base/errors.ts';
-import type { FileId, ServerId } from '../../base/ids.ts';
+import { type ErrorDetails, ServiceError } from '../../base/errors.ts';
+import { type CatalogNumber, type FileId, inodesOf, ROOT_CATALOG, type ServerId } from '../../base/ids.ts';
+import { InodeCatalogs } from '../../base/inode-catalogs.ts';
 import { executeRequests } from '../../catalog/batch.ts';
 import { changesBelow } from '../../catalog/changes.ts';
 import { runQuery } from '../../catalog/queries.ts';
@@ -15,14 +16,15 @@ import { LockTable } from '../../server/file/lock-table.ts';
 import type { WholeFiles } from '../../server/file/whole-files.ts';
 import { buildApp } from '../../server/http/app.ts';
 import { Gateway } from '../../server/routing/gateway.ts';
+import { ListedCatalogs } from '../../server/routing/listed-catalogs.ts';
 import type {
   CatalogService,
+  Catalogs,
   FileLeaseStatus,
   FileService,
   KnownCluster,
   StatusService,
 } from '../../server/routing/service-interfaces.ts';
-import { SingleCatalog } from '../../server/routing/single-catalog.ts';
 import { CatalogChanges } from '../../server/storage/catalog-changes.ts';
 import { MetricsRegistry } from '../../server/telemetry/metrics.ts';
 import type {
@@ -75,6 +77,8 @@ export interface FakeOptions {
    * the bytes.
    */
   readonly createsWithContents?: boolean;
+  /** The volume `main` is in this catalog; the root catalog knows only the servers. */
+  readonly catalog?: CatalogNumber;
 }
 
 type Mutable<Type> = { -readonly [Key in keyof Type]: Type[Key] };
@@ -92,6 +96,8 @@ export class FakeCluster {
   /** Requests that reached a catalog service, whatever their outcome; and those that it executed. */
   readonly seen: CommandRequest[] = [];
   readonly commands: CommandRequest[] = [];
+  /** What the root catalog was asked, if the volume is in another one. */
+  readonly rootSeen: string[] = [];
   /** What flushes of the catalog have named. */
   readonly flushed: (readonly AnsweredCommands[])[] = [];
   /** Whether a flush misses all that it names. */
@@ -107,11 +113,14 @@ export class FakeCluster {
     catalogReplicas: null,
     stateOf: () => 'in',
     maintenanceUntilMs: () => null,
+    labelsOf: () => [],
   };
   readonly #db = new Database(':memory:');
   readonly #ids: readonly ServerId[];
   readonly #operationTimeoutMs: number;
   readonly #createsWithContents: boolean;
+  readonly #catalog: CatalogNumber;
+  readonly #settings: { readonly replicas: number; readonly objectBytes: number };
   #seq = 0;
   readonly #changes = new CatalogChanges(patientWorld, 0);
   #nowNs = 1_700_000_000_000_000_000n;
@@ -121,14 +130,14 @@ export class FakeCluster {
     this.#ids = Array.from({ length: options.servers ?? 3 }, (_, index) => `s${index + 1}` as ServerId);
     this.#operationTimeoutMs = options.operationTimeoutMs ?? 2000;
     this.#createsWithContents = options.createsWithContents ?? false;
+    this.#catalog = options.catalog ?? ROOT_CATALOG;
     this.catalogPrimary = this.#ids[0] as ServerId;
-    ensureSchema(this.#db);
-    const replicas = options.replicas ?? 3;
-    this.execute({
-      session: 1,
-      number: 1,
-      command: { kind: 'volume-create', name: 'main', replicas, objectBytes: 128 * 1024 },
-    });
+    ensureSchema(this.#db, this.#catalog);
+    const settings = { replicas: options.replicas ?? 3, objectBytes: 128 * 1024 };
+    this.#settings = settings;
+    if (this.#catalog === ROOT_CATALOG)
+      this.execute({ session: 1, number: 1, command: { kind: 'volume-create', name: 'main', ...settings } });
+    else this.#beginCatalog();
   }
 
   static async start(options: FakeOptions = {}): Promise<FakeCluster> {
@@ -143,6 +152,18 @@ export class FakeCluster {
     const server = this.servers[index];
     if (server === undefined) throw new RangeError(`There is no server ${index}`);
     return server;
+  }
+
+  #beginCatalog(): void {
+    const number = this.#catalog;
+    const settings = this.#settings;
+    const servers = this.#ids.map((id) => ({
+      ...{ id, url: `http://${id}.example`, zone: '', state: 'in' as const, since: 0, storageId: id },
+    }));
+    const begin: Command = { kind: 'catalog-begin', number, name: 'main', settings, servers };
+    const extend: Command = { kind: 'extend-numbers', limit: inodesOf(number).end };
+    for (const [place, command] of [begin, extend].entries())
+      this.execute({ session: 1, number: place + 1, command });
   }
 
   /** Takes a server down and notifies the others, as the transport does. */
@@ -205,8 +226,9 @@ export class FakeCluster {
     const metrics = new MetricsRegistry(patientWorld);
     const status: { status: Partial<ServerStatus> } = { status: {} };
     const gateway = new Gateway({
+      founders: [],
       services: {
-        catalogs: new SingleCatalog(this.#catalogOf(id)),
+        catalogs: this.#catalogsOf(id),
         files: this.#filesOf(id),
         status: this.#statusOf(id, urls, status),
       },
@@ -244,6 +266,62 @@ export class FakeCluster {
     };
     const fake = { store, entryCreated: () => undefined, mayExceedQuota: async () => true };
     return fake as unknown as WholeFiles;
+  }
+
+  #catalogsOf(id: ServerId): Catalogs {
+    const own = this.#catalogOf(id);
+    const number = this.#catalog;
+    const members = this.#ids.slice(0, 3);
+    const state = 'ready' as const;
+    const row = {
+      number,
+      name: 'main',
+      state,
+      members,
+      view: 1,
+      made: 1,
+      since: 1,
+      settings: this.#settings,
+    };
+    const listed = number === ROOT_CATALOG ? [] : [row];
+    return new ListedCatalogs({
+      root: number === ROOT_CATALOG ? own : this.#rootCatalog(id),
+      rows: {
+        list: { catalogs: listed },
+        inodeCatalogs: InodeCatalogs.NONE_MOVED,
+        byNumber: (wanted) => listed.find((one) => one.number === wanted) ?? null,
+        byName: (name) => listed.find((one) => one.name === name) ?? null,
+        onChange: () => () => undefined,
+      },
+      at: (catalog) => (catalog === number ? own : null),
+      refresh: async () => undefined,
+    });
+  }
+
+  #rootCatalog(id: ServerId): CatalogService {
+    const refuse = async (what: string, details: ErrorDetails = {}): Promise<never> => {
+      this.rootSeen.push(what);
+      throw new ServiceError('not-found', `The root catalog is asked: ${what}`, details);
+    };
+    return {
+      flush: () => refuse('flush'),
+      execute: ({ command }) => refuse(command.kind, { elsewhere: true }),
+      changeMembers: () => refuse('change-members'),
+      query: ({ kind }) => refuse(kind),
+      queryWithGrants: ({ kind }) => refuse(kind),
+      pollCache: () => refuse('cache'),
+      changes: () => refuse('changes'),
+      status: () => ({
+        ...{
+          primary: id,
+          epoch: 90,
+          seq: 9_000,
+          committedSeq: 9_000,
+          members: this.#ids,
+          invitesQueries: false,
+        },
+      }),
+    };
   }
 
   #catalogOf(id: ServerId): CatalogService {

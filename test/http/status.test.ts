@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
-import type { ServerId } from '../../base/ids.ts';
+import type { CatalogNumber, ServerId } from '../../base/ids.ts';
 import { MetricsRegistry } from '../../server/telemetry/metrics.ts';
 import type { ClusterStatus, FileInfo, ServerStatus } from '../../wire/http-api.ts';
 import { patientWorld } from '../patient-world.ts';
@@ -40,11 +40,42 @@ describe('status over HTTP', () => {
     assert.equal(self.id, 's3');
   });
 
+  test('what moves is the sum over the primaries of all catalogs', async () => {
+    for (const [place, total] of [
+      [0, 5],
+      [2, 7],
+    ] as const) {
+      const server = cluster.server(place) as { status: Partial<ServerStatus> };
+      server.status = { moving: { total, done: 1, failed: 0, current: [total] } };
+    }
+    const { moving } = await askJson<ClusterStatus>(base, '/v1/status');
+    assert.deepEqual([moving?.total, moving?.done, moving?.current], [12, 2, [5, 7]]);
+  });
+
+  test('the catalogs of volumes, with the primaries that report themselves', async (t) => {
+    const own = await FakeCluster.start({ catalog: 3 as CatalogNumber });
+    t.after(() => own.close());
+    const statusOf = () => askJson<ClusterStatus>(own.server(1).url, '/v1/status');
+    const listed = { number: 3, name: 'main', state: 'ready', members: ['s1', 's2', 's3'] };
+    const waiting = await statusOf();
+    assert.deepEqual(waiting.catalogs, [{ ...listed, primary: null }]);
+    assert.equal(waiting.verdict, 'degraded');
+    assert.deepEqual(waiting.reasons, ['The catalog of volume main currently has no primary']);
+    own.server(2).status = { primaryOfCatalogs: [3] };
+    const serving = await statusOf();
+    assert.deepEqual([serving.verdict, serving.catalogs], ['healthy', [{ ...listed, primary: 's3' }]]);
+    own.server(0).status = { state: 'recovering' };
+    own.server(2).status = { state: 'clock-fault' };
+    const { reasons } = await statusOf();
+    assert.ok(reasons.includes("No majority of the catalog's servers serves volume main: start s1, s3"));
+  });
+
   const cases: readonly {
     readonly name: string;
     readonly arrange: (cluster: FakeCluster) => void | Promise<void>;
     readonly verdict: ClusterStatus['verdict'];
     readonly reason: RegExp;
+    readonly labels?: readonly (readonly string[] | undefined)[];
   }[] = [
     {
       name: 'one server is gone',
@@ -165,6 +196,18 @@ describe('status over HTTP', () => {
         /^A counter of the catalog is wrong \(found by server s1: files of server s2: 3 instead of 4\)/m,
     },
     {
+      name: 'a volume lacks servers for its files',
+      arrange: (target) => {
+        target.known.labelsOf = (id) => (id === S3 ? ['ssd'] : []);
+        (target.servers[1] as { status: object }).status = {
+          placementShortages: ['Volume "fast" lacks servers for 3 replicas'],
+        };
+      },
+      verdict: 'degraded',
+      reason: /^Volume "fast" lacks servers for 3 replicas$/m,
+      labels: [undefined, undefined, ['ssd']],
+    },
+    {
       name: 'unused replicas are behind',
       arrange: ({ servers }) => {
         (servers[1] as { status: object }).status = { lag: { files: 2, versions: 3, bytes: 0 } };
@@ -173,7 +216,7 @@ describe('status over HTTP', () => {
       reason: /^Replicas of idle files are behind/m,
     },
   ];
-  for (const { name, arrange, verdict, reason } of cases) {
+  for (const { name, arrange, verdict, reason, labels } of cases) {
     test(`${name}: ${verdict}`, async () => {
       await arrange(cluster);
       const startMs = performance.now();
@@ -182,6 +225,11 @@ describe('status over HTTP', () => {
       assert.equal(status.verdict, verdict);
       assert.match(status.reasons.join('\n'), reason);
       assert.equal(status.servers.length, 3);
+      if (labels !== undefined)
+        assert.deepEqual(
+          status.servers.map((server) => server.labels),
+          labels,
+        );
       if (name === 'replicas are behind') assert.deepEqual(status.underReplicated, [5, 7]);
     });
   }

@@ -10,6 +10,7 @@ import { LeaseHost } from '../../lease/host.ts';
 
 const SELF = 'a' as ServerId;
 const CELLS = 10_000;
+const TOGETHER = 20;
 const LEASE_MS = 3000;
 
 function held(actions: readonly LeaseAction[]): number {
@@ -44,6 +45,36 @@ test('ten thousand cells renew three times a lease each, spread over time', () =
   assert.ok(perCell > 8 && perCell < 11, `${perCell} renewals of each cell in three leases`);
   assert.ok(ticks < 10_000 && most < CELLS / 20, `${most} renewals at once in ${ticks} ticks`);
   for (let cell = 1; cell <= CELLS; cell++) assert.ok(host.owns(cell as CellId, nowMs));
+});
+
+test('cells that renew together do so in one tick, whenever they were acquired', () => {
+  const host = new LeaseHost(
+    {
+      ...{ self: SELF, incarnation: 7 as Incarnation, leaseMs: LEASE_MS, clockSkewMaxMs: 100 },
+      renewsTogether: (cell) => cell <= TOGETHER,
+    },
+    0,
+  );
+  const startMs = LEASE_MS + 200;
+  let nowMs = startMs;
+  for (let cell = 1; cell <= 2 * TOGETHER; cell++) {
+    const untilMs = startMs + (cell * LEASE_MS) / TOGETHER;
+    for (let wakeMs = host.nextWakeMs(); wakeMs !== null && wakeMs < untilMs; wakeMs = host.nextWakeMs()) {
+      nowMs = Math.max(nowMs, wakeMs);
+      host.step({ kind: 'tick' }, nowMs);
+    }
+    nowMs = Math.max(nowMs, untilMs);
+    host.step({ kind: 'open', cell: cell as CellId, view: 1, members: [SELF], handicapMs: 0 }, nowMs);
+  }
+  const ticks: number[] = [];
+  for (const endMs = nowMs + 3 * LEASE_MS; nowMs < endMs; ) {
+    nowMs = Math.max(nowMs, host.nextWakeMs() ?? endMs);
+    const renewed = host.step({ kind: 'tick' }, nowMs).filter((action) => action.kind === 'held');
+    const together = renewed.filter(({ cell }) => cell <= TOGETHER).length;
+    if (together > 0) ticks.push(together);
+  }
+  assert.deepEqual(new Set(ticks), new Set([TOGETHER]));
+  assert.ok(ticks.length >= 9 && ticks.length <= 10, `${ticks.length} renewals in three leases`);
 });
 
 test('unused cells are forgotten', () => {

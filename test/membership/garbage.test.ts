@@ -3,7 +3,8 @@ import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
-import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
+import { type FileId, type Incarnation, ROOT_CATALOG, type ServerId } from '../../base/ids.ts';
+import { InodeCatalogs } from '../../base/inode-catalogs.ts';
 import type { Position } from '../../replica/epoch.ts';
 import type { ReplicaRecord } from '../../replica/record.ts';
 import type { View } from '../../replica/view.ts';
@@ -48,6 +49,7 @@ class World {
   orphans: number | null = null;
   /** The catalog's log for this server; null if the catalog's primary runs an earlier release. */
   log: QueryResults['deletions'] | null = { rows: [], trimmed: 0, last: 0, written: false };
+  inodeCatalogs = InodeCatalogs.NONE_MOVED;
   reserved: FileId[] = [];
   /** The catalog does not answer where files are. */
   placedFails = false;
@@ -56,6 +58,17 @@ class World {
   /** Files whose servers the catalog was asked for. */
   readonly asked: FileId[] = [];
   collects = 0;
+  /** What the catalog says it has: orphans in their grace, for example. */
+  garbageLeft: boolean | undefined;
+  /** Commands of others. */
+  commands = 0;
+  logReads = 0;
+  /** The catalog does not answer what is in its log. */
+  logFails = false;
+  /** Calls of the store's list. */
+  lists = 0;
+  /** Uses of `inodeCatalogs`. */
+  lookups = 0;
   /** Commands that trimmed the log. */
   trims = 0;
 
@@ -73,9 +86,15 @@ class World {
     this.garbage = new Garbage({
       world: systemWorld,
       self: SELF,
+      catalog: ROOT_CATALOG,
+      inodeCatalogs: () => {
+        this.lookups++;
+        return this.inodeCatalogs;
+      },
       log: pino({ level: 'silent' }),
       store: {
         list: (after: FileId, countMax: number) => {
+          this.lists++;
           if (this.listed === null) return store.list(after, countMax);
           return Array.from(
             { length: Math.min(countMax, this.listed - after) },
@@ -105,6 +124,7 @@ class World {
       nowNs: () => 0n,
       nowMs: () => this.nowMs,
       isCatalogPrimary: () => this.orphans !== null,
+      catalogPosition: () => `${this.collects}.${this.trims}.${this.commands}`,
       catalogEpoch: () => this.catalogEpoch,
       command: async (command: Command) => {
         if (command.kind === 'trim-deletions') {
@@ -121,10 +141,12 @@ class World {
       },
       query: async (query: Query) => {
         if (query.kind === 'deletions') {
+          this.logReads++;
+          if (this.logFails) throw new ServiceError('no-majority', 'The catalog has no primary');
           if (this.log === null) throw new ServiceError('bad-request', 'There is no such query');
           return this.logged(this.log, query.after, query.countMax);
         }
-        if (query.kind !== 'placed') return { pending: false };
+        if (query.kind !== 'placed') return { pending: false, garbage: this.garbageLeft };
         this.asked.push(...(query.inodes as FileId[]));
         if (this.placedFails) throw new ServiceError('no-majority', 'The catalog has no primary');
         const inodes = new Set<number>(query.inodes);
@@ -393,7 +415,7 @@ test('a file whose members do not answer delays no other file', async () => {
   await world.garbage.run();
   world.nowMs += GRACE_MS;
   void world.garbage.run();
-  await turn();
+  for (let ticks = 0; ticks < 10 && world.removed.length === 0; ticks++) await turn();
   world.garbage.close();
   assert.deepEqual(world.removed, [2]);
 });
@@ -622,4 +644,154 @@ test('all replicas are compared a slice in each round, from the position of the 
     [25_000, 25_000, 10_000, 0],
   );
   assert.equal(new Set(slices.flat()).size, 60_000);
+});
+
+test('replicas are compared a page in each tick, although the catalog answers in the same tick', async () => {
+  const world = new World(viewOf(1, 's1', 's2', 's3'));
+  world.listed = 5_000;
+  world.logs(0);
+  let isEnded = false;
+  const round = world.round().finally(() => {
+    isEnded = true;
+  });
+  let before = world.asked.length;
+  let most = before;
+  while (!isEnded) {
+    await turn();
+    most = Math.max(most, world.asked.length - before);
+    before = world.asked.length;
+  }
+  world.garbage.close();
+  assert.equal((await round).length, 5_000);
+  assert.ok(most <= 250, `A tick compared ${most} replicas`);
+});
+
+test('a catalog that has nothing to delete is not made to collect again before it has executed a command', async () => {
+  const world = new World(viewOf(1, 's1'));
+  world.orphans = 1;
+  world.garbageLeft = true;
+  for (let round = 0; round < 2; round++) await world.round();
+  assert.equal(world.collects, 3, 'What is left may be due at the next round');
+  world.garbageLeft = false;
+  for (let round = 0; round < 3; round++) await world.round();
+  assert.equal(world.collects, 4);
+  world.commands++;
+  world.garbageLeft = undefined;
+  for (let round = 0; round < 3; round++) await world.round();
+  assert.equal(world.collects, 7, 'A primary of an earlier release does not say what is left');
+  world.garbage.close();
+});
+
+test("a server reads its log rarely while it has no replica of the catalog's files", async () => {
+  const world = new World(viewOf(1, 's1', 's2', 's3'));
+  await world.store.remove(1 as FileId);
+  world.logs(3);
+  for (let round = 0; round < 3; round++) await world.round();
+  assert.equal(world.logReads, 1);
+  // Its rows have been kept.
+  world.store.create(1 as FileId, viewOf(1, 's1', 's2', 's3'), 4_096);
+  world.garbage.placed(1 as FileId);
+  world.logs(4, 1);
+  assert.deepEqual(await world.round(), [1]);
+  assert.equal(world.logReads, 2);
+  world.nowMs += GRACE_MS;
+  await world.round();
+  assert.deepEqual(world.removed, [1]);
+  await world.round();
+  assert.equal(world.trims, 1);
+  const { logReads } = world;
+  await world.round();
+  assert.equal(world.logReads, logReads);
+  world.nowMs += 3_600_000;
+  await world.round();
+  assert.equal(world.logReads, logReads + 1);
+  world.garbage.close();
+});
+
+/** Numbers of the root catalog that have moved to another one. */
+function movedTo(catalog: number, ...numbers: readonly number[]): InodeCatalogs {
+  return new InodeCatalogs(numbers.map((first) => ({ first, end: first + 1, catalog })));
+}
+
+/** @returns the most that `count` grew between two ticks of a round, in which two pages may be done */
+async function mostPerTick(world: World, count: () => number): Promise<number> {
+  let isEnded = false;
+  const round = world.round().finally(() => {
+    isEnded = true;
+  });
+  let most = 0;
+  for (let before = 0; !isEnded; before = count()) {
+    await turn();
+    most = Math.max(most, count() - before);
+  }
+  await round;
+  return most;
+}
+
+test("files of other catalogs, in numbers between the catalog's own, are passed over a page in each tick", async () => {
+  const world = new World(viewOf(1, 's1', 's2', 's3'));
+  await world.store.remove(1 as FileId);
+  const others = Array.from({ length: 1_000 }, (_, at) => 2 * at + 2);
+  for (const file of others as FileId[]) world.store.create(file, viewOf(1, 's1'), 4_096);
+  world.inodeCatalogs = movedTo(5, ...others);
+  world.logs(0);
+  for (let round = 0; round < 2; round++) {
+    world.lists = 0;
+    const most = await mostPerTick(world, () => world.lists);
+    assert.ok(most <= 2, `Between two ticks there were ${most} lists`);
+  }
+  world.lists = 0;
+  await world.round();
+  assert.equal(world.lists, 0, 'None is created unnoticed');
+  world.store.create(3 as FileId, viewOf(1, 's1', 's2', 's3'), 4_096);
+  world.garbage.placed(3 as FileId);
+  assert.deepEqual(await world.round(), [3]);
+  assert.deepEqual(world.removed, [3], 'The catalog does not have it');
+  assert.equal(world.logReads, 2);
+  world.garbage.close();
+});
+
+test('of many files that have changed, a page is looked at in each tick, also if some have moved meanwhile', async () => {
+  const world = await compared();
+  const files = Array.from({ length: 2_000 }, (_, at) => at + 10);
+  for (const file of files as FileId[]) world.garbage.placed(file);
+  world.lookups = 0;
+  const most = mostPerTick(world, () => world.lookups);
+  while (world.asked.length === 0) await Promise.resolve();
+  world.inodeCatalogs = movedTo(5, 1_000, 2_000);
+  assert.ok((await most) <= 1_000, `Between two ticks there were ${await most} lookups`);
+  assert.deepEqual(
+    world.asked,
+    files.filter((file) => file !== 1_000 && file !== 2_000),
+  );
+  assert.deepEqual(await world.round(), []);
+  world.garbage.close();
+});
+
+test('a log that could not be read is read in the next round, also without replicas', async () => {
+  const world = new World(viewOf(1, 's1', 's2', 's3'));
+  await world.store.remove(1 as FileId);
+  world.logs(3);
+  world.logFails = true;
+  await world.round();
+  world.logFails = false;
+  await world.round();
+  await world.round();
+  world.garbage.close();
+  assert.equal(world.logReads, 2);
+});
+
+test('the grace of a moved file is forgotten when another catalog has the file', async () => {
+  const world = new World(viewOf(1, 's1', 's2', 's3'));
+  world.place(3, ['s2', 's3', 's4']);
+  world.whole = new Set(['s2', 's3', 's4']);
+  await world.round();
+  world.inodeCatalogs = movedTo(5, 1);
+  await world.round();
+  world.inodeCatalogs = InodeCatalogs.NONE_MOVED;
+  world.nowMs += GRACE_MS;
+  world.garbage.placed(1 as FileId);
+  await world.round();
+  world.garbage.close();
+  assert.deepEqual(world.removed, []);
 });

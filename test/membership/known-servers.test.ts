@@ -5,11 +5,12 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { pino } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import { KnownServers, readRecordedServers } from '../../server/membership/known-servers.ts';
+import { KnownServers, knownServerOf, readRecordedServers } from '../../server/membership/known-servers.ts';
 import { addressOf } from '../../server/membership/membership.ts';
 import { Registrar } from '../../server/membership/registrar.ts';
-import type { Command, ServerInfo, ServerState } from '../../wire/catalog-api.ts';
+import type { CommandOf, ServerInfo, ServerState } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const [S1, S2, S3] = ['s1', 's2', 's3'] as [ServerId, ServerId, ServerId];
@@ -163,33 +164,39 @@ test('an address is host and port of a base URL', () => {
 });
 
 test("a server registers once, and again only if the catalog's record is wrong", async (t) => {
-  const commands: Extract<Command, { kind: 'server-register' }>[] = [];
+  const commands: CommandOf<'server-register'>[] = [];
   const born: number[] = [];
   let room = { freeBytes: 500, totalBytes: 1_000 };
   let listed: ServerInfo[] = [];
   let failures = 1;
   let looks = 0;
+  let confirmations = 0;
+  let removals = 0;
   const known = makeKnown(temporary(t));
   const registrar = new Registrar({
     ...{
       self: S1,
       url: urlOf(S1),
       zone: null,
+      labels: null,
       storageId: 'store',
       world: systemWorld,
       log,
-      known,
       periodMs: 5,
+      spaceStep: 0.01,
     },
     space: async () => room,
     firstFileKnown: (file: FileId) => void born.push(file),
+    confirmed: () => void confirmations++,
+    removed: () => void removals++,
     replaced: () => assert.fail('It was not replaced'),
+    listed: (servers) => known.adoptCatalogList(servers.map(knownServerOf), null, null),
     command: async (command) => {
+      assert.equal(command.kind, 'server-register');
       commands.push(command);
-      const { id, url, storageId, freeBytes, totalBytes } = command;
-      const info = { id, url, storageId, freeBytes, totalBytes, zone: '', bornAt: 9, registeredNs: '1' };
-      listed = [{ ...info, state: 'in' }];
-      return { server: { ...info, state: 'in' } };
+      const info = registered(command);
+      listed = [info];
+      return { server: info };
     },
     query: async () => {
       looks++;
@@ -219,4 +226,80 @@ test("a server registers once, and again only if the catalog's record is wrong",
   await looked(3);
   assert.equal(commands.length, 2, 'A removed server does not add itself again');
   assert.equal(known.stateOf(S1), 'out');
+  assert.deepEqual([confirmations, removals], [1, 1], 'However often it looks');
+});
+
+test('an entry of an earlier disk is no registration', async (t) => {
+  let looks = 0;
+  const registrar = new Registrar({
+    ...{ self: S1, url: urlOf(S1), zone: null, labels: null, storageId: 'new', world: systemWorld, log },
+    ...{ periodMs: 1, spaceStep: 0.01 },
+    space: async () => ({ freeBytes: 1, totalBytes: 2 }),
+    firstFileKnown: () => assert.fail('That is the first file of the earlier disk'),
+    confirmed: () => assert.fail('It has the earlier disk'),
+    removed: () => undefined,
+    replaced: () => assert.fail('It was not replaced'),
+    listed: () => void looks++,
+    query: async () => ({ servers: [] }),
+    // The server was removed between the query and the command.
+    command: async (command) => {
+      assert.ok(command.kind === 'server-register');
+      return { server: { ...registered(command), storageId: 'earlier', state: 'out' } };
+    },
+  });
+  t.after(() => registrar.close());
+  registrar.start();
+  for (const deadlineMs = performance.now() + 10_000; looks < 3; await delay(2))
+    assert.ok(performance.now() < deadlineMs, 'It looks again and again');
+  assert.equal(registrar.registered, false);
+});
+
+function registered(command: CommandOf<'server-register'>): ServerInfo {
+  const { id, url, storageId, freeBytes, totalBytes } = command;
+  const what = { id, url, storageId, freeBytes, totalBytes };
+  return { ...what, zone: '', state: 'in', bornAt: 9, registeredNs: '1' };
+}
+
+test('a server reports its labels once all members of the catalog know labels', async (t) => {
+  let own: ServerInfo | null = null;
+  let isKnown = false;
+  let refusals = 0;
+  const labelled = Promise.withResolvers<readonly string[]>();
+  const registrar = new Registrar({
+    ...{ self: S1, url: urlOf(S1), zone: null, labels: ['fast', 'ssd'], storageId: 'store' },
+    ...{ world: systemWorld, log, periodMs: 5, spaceStep: 0.01 },
+    space: async () => ({ freeBytes: 500, totalBytes: 1_000 }),
+    firstFileKnown: () => undefined,
+    confirmed: () => undefined,
+    removed: () => assert.fail('It is in the cluster'),
+    replaced: () => {
+      labelled.reject(new Error('It was not replaced'));
+      return 'end';
+    },
+    listed: () => undefined,
+    command: async (command) => {
+      if (command.kind === 'server-register') {
+        own = registered(command);
+        return { server: own };
+      }
+      if (!isKnown) {
+        refusals += 1;
+        throw new ServiceError('precondition-failed', 'Server s2 runs an earlier release', {
+          outdated: ['s2'],
+        });
+      }
+      assert.ok(own !== null);
+      own = { ...own, labels: command.labels };
+      labelled.resolve(command.labels);
+      return { server: own };
+    },
+    query: async () => {
+      if (refusals === 2) isKnown = true;
+      return { servers: own === null ? [] : [own] };
+    },
+  });
+  t.after(() => registrar.close());
+  registrar.start();
+  assert.deepEqual(await labelled.promise, ['fast', 'ssd']);
+  assert.equal(refusals, 2, 'It is registered meanwhile, and tries again');
 });

@@ -14,6 +14,7 @@ const UNUSED = {} as ReplicaDriver;
 
 interface Changing {
   readonly file: FileId;
+  readonly decidedBy: number | undefined;
   resolve(change: MemberChange): void;
   reject(error: Error): void;
 }
@@ -25,13 +26,14 @@ function start(isLate = false) {
   const orders = new MoveOrders({
     world: { ...systemWorld, after: (ms, run) => systemWorld.after(isLate ? 0 : ms, run) },
     pace: new LoopPace(systemWorld),
-    change: (file) => new Promise((resolve, reject) => changing.push({ file, resolve, reject })),
+    change: (file, _, decidedBy) =>
+      new Promise((resolve, reject) => changing.push({ file, decidedBy, resolve, reject })),
     release: async (driver) => {
       released.push(driver);
     },
   });
   const order = async (...files: number[]) => {
-    const wanted = files.map((file) => ({ file: file as FileId, members: MEMBERS }));
+    const wanted = files.map((file) => ({ file: file as FileId, members: MEMBERS, decidedBy: file + 10 }));
     return decodeAnswers(await orders.serve(encodeOrders(wanted)), wanted.length);
   };
   return { changing, released, orders, order };
@@ -55,6 +57,7 @@ test('an order is answered once each of its files has moved, or has failed, with
   });
   await begun(changing, 3);
   const [first, second, third] = changing;
+  assert.deepEqual([first?.decidedBy, third?.decidedBy], [11, 13]);
   first?.resolve({ view: viewOf(3), unused: null });
   third?.reject(new ServiceError('not-primary', 'Server b is the primary', { primary: 'b' }));
   await ticks();

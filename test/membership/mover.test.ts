@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
+import { MoveLimits } from '../../server/membership/move-limits.ts';
 import type { MoveAnswer, MoveOrder } from '../../server/membership/move-orders.ts';
 import { type Move, type MoveOutcome, Mover } from '../../server/membership/mover.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -32,7 +33,7 @@ class Moves {
     this.mover = new Mover({
       world: { ...systemWorld, nowMs: () => this.nowMs },
       log: pino({ level: 'silent' }),
-      moveRates,
+      moveLimits: new MoveLimits({ nowMs: () => this.nowMs }, moveRates),
       isCatalogPrimary: () => this.isPrimary,
       isConnected: (server) => !this.away.has(server),
       knownPrimary: (file) => this.primaries.get(file) ?? null,
@@ -40,7 +41,7 @@ class Moves {
         new Promise((answer) => {
           this.ordered.push({ server, orders, answer });
         }),
-      changeMembers: async (file) => {
+      changeMembers: async ({ file }) => {
         this.single.push(file);
         if (this.deleted.has(file)) throw new ServiceError('not-found', 'It is deleted');
       },
@@ -62,7 +63,7 @@ class Moves {
 }
 
 function move(file: number, from: ServerId[], members: ServerId[], sizeBytes = 0): Move {
-  return { file: file as FileId, from, members, sizeBytes };
+  return { file: file as FileId, from, members, decidedBy: 2, sizeBytes };
 }
 
 function moves(count: number, from: ServerId[], members: ServerId[], first = 1, sizeBytes = 0): Move[] {
@@ -87,6 +88,7 @@ test('many files are ordered together from members that stay, and each of those 
   const ordered = await world.whenOrdered();
   assert.deepEqual(ordered.map(({ server }) => server).toSorted(), ['b', 'c']);
   assert.ok(ordered.every(({ orders }) => orders.length === 30));
+  assert.ok(ordered.every(({ orders }) => orders.every(({ decidedBy }) => decidedBy === 2)));
   assert.equal(world.mover.moving.length, 60);
   for (const one of ordered) done(one);
   assert.equal(await moving, 60);
@@ -208,7 +210,7 @@ test('a failed request puts its files off', async () => {
   const mover = new Mover({
     world: systemWorld,
     log: pino({ level: 'silent' }),
-    moveRates: UNBOUNDED,
+    moveLimits: new MoveLimits(systemWorld, UNBOUNDED),
     isCatalogPrimary: () => true,
     isConnected: () => true,
     knownPrimary: () => null,

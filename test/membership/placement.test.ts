@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import type { ServerId } from '../../base/ids.ts';
 import { type Candidate, chooseServers, Placement } from '../../server/process/placement.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
+import type { PlacementClass } from '../../wire/placement-class.ts';
 
 function candidate(id: string, more: Partial<Candidate> = {}): Candidate {
   return {
@@ -28,6 +29,21 @@ function shares(count: number, candidates: readonly Candidate[]): Record<string,
   }
   return found;
 }
+
+test('servers with less load come first, but not before another zone', () => {
+  const servers = [
+    candidate('a1', { zone: 'a', freeBytes: 100 }),
+    candidate('a2', { zone: 'a', freeBytes: 10 }),
+    candidate('b1', { zone: 'b' }),
+    candidate('away', { zone: 'c', reachable: false }),
+  ];
+  const loads = new Map([
+    ['a1', 2],
+    ['b1', 9],
+  ]);
+  for (let seed = 0; seed < CHOICES; seed++)
+    assert.deepEqual(chooseServers(2, servers, seed, [], loads), ['a2', 'b1']);
+});
 
 test('unreachable servers come last, and before them those that are nearly full', () => {
   const servers = [
@@ -95,14 +111,43 @@ test('equal servers get equal shares', () => {
 test('configured servers may get files before they register; draining and removed ones may not', () => {
   const info = (id: string, state: ServerInfo['state']): ServerInfo => ({
     ...{ id, state, url: `http://${id}:1`, zone: '', storageId: 'x', bornAt: 1 },
-    ...{ freeBytes: 1, totalBytes: 2, registeredNs: '0' },
+    ...{ freeBytes: 1, totalBytes: 2, registeredNs: '1' },
   });
   const configured = ['s1', 's2', 's3', 's4'] as ServerId[];
   const placement = new Placement({ configured, isConnected: () => true });
   assert.equal(placement.candidates([]).length, 4);
   const servers = [info('s1', 'in'), info('s2', 'draining'), info('s3', 'out'), info('s5', 'in')];
-  const chosen = placement.choose(9, servers);
-  assert.deepEqual(chosen.toSorted(), ['s1', 's4', 's5']);
-  const firsts = new Set(Array.from({ length: 40 }, () => placement.choose(1, servers)[0]));
-  assert.deepEqual([...firsts].toSorted(), ['s1', 's5'], 'Each in its turn; s4 has not registered yet');
+  // A volume's catalog knows it from the list.
+  servers.push({ ...info('s6', 'in'), registeredNs: '0' });
+  const chosen = placement.choose(9, servers, {});
+  assert.deepEqual(chosen.toSorted(), ['s1', 's4', 's5', 's6']);
+  const firsts = new Set(Array.from({ length: 40 }, () => placement.choose(1, servers, {})[0]));
+  assert.deepEqual(
+    [...firsts].toSorted(),
+    ['s1', 's5'],
+    'Each in its turn; s4 and s6 have not registered yet',
+  );
+});
+
+test('files go only to servers with the labels and in a zone of their volume', () => {
+  const info = (id: string, zone: string, labels: readonly string[]): ServerInfo => ({
+    ...{ id, zone, labels, state: 'in', url: `http://${id}:1`, storageId: 'x', bornAt: 1 },
+    ...{ freeBytes: 1, totalBytes: 2, registeredNs: '1' },
+  });
+  const placement = new Placement({ configured: ['s9' as ServerId], isConnected: () => true });
+  const servers = [
+    info('s1', 'a', ['fast', 'ssd']),
+    info('s2', 'b', ['ssd']),
+    info('s3', 'c', ['ssd']),
+    info('s4', 'a', ['hdd']),
+  ];
+  const chosen = (required: PlacementClass) => placement.choose(3, servers, required).toSorted();
+  assert.deepEqual(chosen({ labels: ['ssd'] }), ['s1', 's2', 's3']);
+  assert.deepEqual(chosen({ labels: ['fast', 'ssd'] }), ['s1'], 'All labels');
+  assert.deepEqual(chosen({ labels: ['ssd'], zones: ['a', 'b'] }), ['s1', 's2'], 'Any zone');
+  assert.deepEqual(chosen({ labels: ['tape'] }), [], 'Nor a server whose labels are not known yet');
+  assert.equal(placement.capacity(servers, { zones: ['a'] }), 2);
+  const isOutdated = (required: PlacementClass) =>
+    placement.isOutdated(['s1', 's4'] as ServerId[], servers, required);
+  assert.deepEqual([isOutdated({ zones: ['a'] }), isOutdated({ labels: ['ssd'] })], [false, true]);
 });

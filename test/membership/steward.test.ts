@@ -2,18 +2,21 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
-import type { FileId, ServerId } from '../../base/ids.ts';
+import { type FileId, ROOT_CATALOG, type ServerId } from '../../base/ids.ts';
 import { measureSteward } from '../../bench/scale/steward.ts';
 import { COMMANDS_VERSION } from '../../catalog/versions.ts';
+import { MoveLimits } from '../../server/membership/move-limits.ts';
 import type { MoveAnswer } from '../../server/membership/move-orders.ts';
 import { STEADY_MS } from '../../server/membership/server-conditions.ts';
 import { Steward } from '../../server/membership/steward.ts';
+import { catalogReplicasWanted } from '../../server/process/catalog-replicas.ts';
 import { Placement } from '../../server/process/placement.ts';
 import type { Command, Query, QueryResults } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { Catalog, main, SERVERS } from '../catalog/fixture.ts';
 
 const REPLACE_AFTER_MS = 60_000;
+const REBALANCE_MS = 120_000;
 const STARTED_MS = 1_000;
 const GIB = 2 ** 30;
 
@@ -26,12 +29,19 @@ class World {
   readonly moves: [number, string[]][] = [];
   readonly announced: string[][] = [];
   nowMs = STARTED_MS;
+  /** The number of commands that the catalog has executed. */
+  commands = 0;
   isPrimary = true;
   catalogMembers: readonly ServerId[] = SERVERS.slice(0, 3);
   /** Throws if a move is to fail. */
   onMove: (file: number) => void = () => undefined;
+  partToBalance = (_own: number): number => 1;
   /** Kinds of the queries of the steward since the last look. */
   readonly queries: string[] = [];
+  /** How often the steward has examined the servers. */
+  examinations = 0;
+  /** Throws if the catalog cannot be moved. */
+  onCatalogMove: () => void = () => undefined;
   /** How long the query for a page of files takes. */
   pageMs = 0;
   readonly steward: Steward;
@@ -52,27 +62,36 @@ class World {
         if (query.kind === 'files-on') this.nowMs += this.pageMs;
         return this.catalog.query(query as never) as QueryResults[Q['kind']];
       },
-      candidates: (servers) => placement.candidates(servers),
+      candidates: (servers) => {
+        this.examinations += 1;
+        return placement.candidates(servers);
+      },
       isConnected: (server) => !this.away.has(server),
       catalogMembers: () => this.catalogMembers,
-      catalogReplicasFirst: this.catalogMembers.length,
-      moveRates: { filesPerS: Infinity, bytesPerS: Infinity },
+      catalogPosition: () => String(this.commands),
+      catalog: ROOT_CATALOG,
+      catalogMembersWanted: (servers) => catalogReplicasWanted({ ...servers, first: catalogReplicas }),
+      moveLimits: new MoveLimits(systemWorld, { filesPerS: Infinity, bytesPerS: Infinity }),
       knownPrimary: () => null,
       order: async (_, orders) => orders.map(({ file, members }) => this.#change(file, members)),
-      changeMembers: async (file, members) => {
+      changeMembers: async ({ file, members }) => {
         const answer = this.#change(file, members);
         if ('code' in answer) throw new ServiceError(answer.code, answer.message);
       },
       changeCatalogMembers: async (members) => {
+        this.onCatalogMove();
         this.catalogMembers = members;
         return { number: 2, members };
       },
       commandsVersion: (server) => COMMANDS_VERSION - (this.earlier.has(server) ? 1 : 0),
+      rebalancePeriodMs: REBALANCE_MS,
+      partToBalance: (own) => this.partToBalance(own),
       announce: (servers) => void this.announced.push(servers.map(({ id, state }) => `${id} ${state}`)),
     });
   }
 
   run(command: Command): unknown {
+    this.commands += 1;
     return this.catalog.run(command as never);
   }
 
@@ -87,6 +106,7 @@ class World {
   }
 
   file(path: string, sizeBytes = 0): number {
+    this.commands += 1;
     const { inode, modifiedNs } = this.catalog.file(path);
     const file = { inode, sizeBytes, modifiedNs, contents: { epoch: 1, seq: 1 } };
     this.run({ kind: 'settle', files: [file] });
@@ -129,6 +149,73 @@ class World {
     return view.number;
   }
 }
+
+test('without commands and changes of servers, rounds query nothing', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  const asked = async (): Promise<boolean> => {
+    world.queries.splice(0);
+    await world.steward.runRound();
+    return world.queries.length > 0;
+  };
+  assert.equal(await asked(), true);
+  assert.equal(await asked(), false);
+  assert.equal(world.announced.length, 2);
+
+  world.file('/new');
+  assert.equal(await asked(), true);
+  assert.equal(await asked(), false);
+
+  world.away.add('s1');
+  assert.equal(await asked(), true);
+  assert.equal(await asked(), false);
+  world.nowMs += REPLACE_AFTER_MS;
+  assert.equal(await asked(), true);
+  world.away.delete('s1');
+  assert.equal(await asked(), true);
+  assert.equal(await asked(), false);
+  // As if something had changed that it does not notice.
+  world.nowMs += REPLACE_AFTER_MS;
+  assert.equal(await asked(), true);
+
+  world.isPrimary = false;
+  await world.steward.runRound();
+  world.isPrimary = true;
+  assert.equal(await asked(), true);
+});
+
+test('while all is quiet, servers are examined every few seconds, and when one connects or disconnects', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  const examined = async (rounds: number): Promise<number> => {
+    world.examinations = 0;
+    for (let round = 0; round < rounds; round++, world.nowMs += 1_000) await world.steward.runRound();
+    return world.examinations;
+  };
+  await examined(1);
+  assert.equal(await examined(10), 2);
+  world.away.add('s5');
+  await examined(1);
+  assert.equal(await examined(1), 1);
+  assert.equal(await examined(4), 0);
+});
+
+test('a catalog that could not be moved is moved while all else is quiet', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  world.onCatalogMove = () => {
+    throw new ServiceError('no-majority', 'Its members are away');
+  };
+  world.run({ kind: 'server-state', id: 's1', state: 'draining' });
+  for (let round = 0; round < 2; round++) await world.steward.runRound();
+  assert.ok(world.catalogMembers.includes('s1' as ServerId));
+  world.onCatalogMove = () => undefined;
+  world.queries.length = 0;
+  world.nowMs += 1_000;
+  await world.steward.runRound();
+  assert.ok(!world.catalogMembers.includes('s1' as ServerId));
+  assert.deepEqual(world.queries, []);
+});
 
 test('in a healthy cluster nothing moves', async (t) => {
   const world = new World();
@@ -429,6 +516,26 @@ test('the fullest disk gives to the emptiest, at most as much as was measured, a
   assert.equal(world.moves.length, moved.length, 'Until servers have reported their free space again');
 });
 
+test('several catalogs together even out a difference between disks: each moves as much as it has of the fuller one', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  // 18 of the 90 GiB on the fullest disk are of this catalog: it moves a fifth of 20 GiB, one file of three GiB.
+  const files = Array.from({ length: 6 }, (_, index) => world.file(`/f${index}`, 3 * GIB));
+  const parts: number[] = [];
+  world.partToBalance = (own) => {
+    parts.push(own);
+    return own;
+  };
+  world.register('s1', 10 * GIB);
+  world.register('s5', 90 * GIB);
+  await world.settle();
+  assert.equal(files.filter((inode) => world.members(inode).includes('s5')).length, 1);
+  assert.deepEqual([world.moves.length, parts[0]], [1, 0.2]);
+  world.nowMs += REBALANCE_MS;
+  await world.settle();
+  assert.equal(world.moves.length, 2);
+});
+
 test('a file that is removed meanwhile is no failure', async (t) => {
   const world = new World();
   t.after(() => world.steward.close());
@@ -564,4 +671,134 @@ test('replicas are spread over zones in several parts, each of which examines th
   world.nowMs += 1_000;
   await world.steward.runRound();
   assert.ok(!world.queries.includes('files-on'), 'The pass is complete');
+});
+
+test('files follow the labels and zones of their volume, and of servers', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  const files = Array.from({ length: 12 }, (_, index) => world.file(`/f${index}`));
+  const label = (...ids: string[]) => {
+    for (const id of ids) world.run({ kind: 'server-label', id, labels: ['ssd'] });
+  };
+  const areOn = (...ids: string[]) =>
+    assert.ok(files.every((inode) => world.members(inode).toSorted().join() === ids.join()));
+  label('s3', 's4', 's5');
+  await world.settle();
+  assert.deepEqual(world.moves, []);
+  world.run({ kind: 'volume-set', name: 'main', labels: ['ssd'] });
+  await world.settle();
+  areOn('s3', 's4', 's5');
+  assert.equal(world.moves.length, files.length, 'Each at once');
+  world.run({ kind: 'server-label', id: 's3', labels: [] });
+  label('s1');
+  await world.settle();
+  areOn('s1', 's4', 's5');
+  for (const id of ['s1', 's2', 's3']) world.run({ kind: 'server-zone', id, zone: 'a' });
+  world.run({ kind: 'volume-set', name: 'main', labels: [], zones: ['a'] });
+  await world.settle();
+  areOn('s1', 's2', 's3');
+  assert.deepEqual(world.steward.shortages, []);
+  assert.deepEqual(world.catalogMembers.toSorted(), SERVERS, 'Names are on any server');
+});
+
+test('replicas stay where they are while too few servers are allowed, which is reported', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  const file = world.file('/a');
+  world.run({ kind: 'volume-set', name: 'main', labels: ['ssd'], force: true });
+  await world.settle();
+  assert.deepEqual(world.moves, []);
+  const shortage = (there: string) =>
+    `Volume "main" lacks servers for 3 replicas of its files: there ${there} with label ssd`;
+  assert.deepEqual(world.steward.shortages, [shortage('are 0 servers')]);
+  world.run({ kind: 'server-label', id: 's5', labels: ['ssd'] });
+  await world.settle();
+  assert.equal(world.members(file).length, 3);
+  assert.ok(world.members(file).includes('s5'));
+  assert.deepEqual(world.steward.shortages, [shortage('is 1 server')]);
+  for (const id of ['s3', 's4']) world.run({ kind: 'server-label', id, labels: ['ssd'] });
+  await world.settle();
+  assert.deepEqual(world.members(file).toSorted(), ['s3', 's4', 's5']);
+  assert.deepEqual(world.steward.shortages, []);
+  world.away.add('s3');
+  await world.settle();
+  world.nowMs += REPLACE_AFTER_MS;
+  await world.settle();
+  assert.deepEqual(world.members(file).toSorted(), ['s3', 's4', 's5'], 'Not to one without the label');
+  assert.deepEqual(world.steward.shortages, [shortage('are 2 servers')]);
+  world.run({ kind: 'server-label', id: 's1', labels: ['ssd'] });
+  await world.settle();
+  assert.deepEqual(world.members(file).toSorted(), ['s1', 's4', 's5']);
+  world.isPrimary = false;
+  await world.steward.runRound();
+  assert.deepEqual(world.steward.shortages, []);
+});
+
+test('files that are allowed nowhere else cost no more rounds than others', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  for (let index = 0; index < 20; index++) world.file(`/f${index}`);
+  world.run({ kind: 'volume-set', name: 'main', labels: ['ssd'], force: true });
+  await world.settle();
+  world.queries.length = 0;
+  world.commands += 1;
+  await world.steward.runRound();
+  assert.deepEqual(world.queries, [
+    'servers',
+    'volumes',
+    'placement-classes',
+    'plans',
+    'files-miscounted',
+    'files-misplaced',
+  ]);
+  assert.deepEqual(world.progress(), { total: 0, done: 0, failed: 0 });
+});
+
+test('files follow the class of their directory', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  const fast = world.catalog.directory('/fast').inode;
+  const set = (labels: string[], replicas: number | null = null) =>
+    world.run({ kind: 'set-placement', inode: fast, class: { labels, zones: [], replicas }, force: true });
+  for (const id of ['s3', 's4']) world.run({ kind: 'server-label', id, labels: ['ssd'] });
+  set([]);
+  const [inside, outside] = [world.file('/fast/a'), world.file('/b')];
+  const before = world.members(outside);
+  await world.settle();
+  assert.deepEqual(world.moves, []);
+  set(['ssd'], 2);
+  await world.settle();
+  assert.deepEqual(world.members(inside).toSorted(), ['s3', 's4']);
+  set(['ssd'], 3);
+  await world.settle();
+  assert.deepEqual(world.members(inside).toSorted(), ['s3', 's4'], 'Not elsewhere');
+  assert.deepEqual(world.steward.shortages, [
+    `Directory ${fast} of volume "main" (see "leasehold placement ls") lacks servers for 3 replicas of its files: there are 2 servers with label ssd`,
+  ]);
+  world.run({ kind: 'server-label', id: 's5', labels: ['ssd'] });
+  await world.settle();
+  assert.deepEqual(world.members(inside).toSorted(), ['s3', 's4', 's5']);
+  assert.deepEqual(world.steward.shortages, []);
+  assert.deepEqual(world.members(outside), before);
+});
+
+test('replicas are spread to a zone once a server there is allowed', async (t) => {
+  const world = new World(3, []);
+  t.after(() => world.steward.close());
+  const zones = { s1: 'x', s2: 'x', s3: 'y', s4: 'y' };
+  for (const [id, zone] of Object.entries(zones)) {
+    world.register(id);
+    world.run({ kind: 'server-zone', id, zone });
+    if (zone === 'x') world.run({ kind: 'server-label', id, labels: ['ssd'] });
+  }
+  world.run({ kind: 'volume-set', name: 'main', labels: ['ssd'], replicas: 2 });
+  const file = world.file('/a');
+  world.place(file, ['s1', 's2']);
+  await world.settle();
+  world.nowMs += STEADY_MS;
+  await world.settle();
+  assert.deepEqual(world.moves, []);
+  world.run({ kind: 'server-label', id: 's4', labels: ['ssd'] });
+  await world.settle();
+  assert.ok(world.members(file).includes('s4'), `${world.members(file)}`);
 });

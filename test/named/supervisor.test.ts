@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { leaseMomentAfter, leaseMomentNow, leaseRemainingMs } from '../../client/lease/lease-clock.ts';
+import { leaseMomentAfter, leaseMomentNow } from '../../client/lease/lease-clock.ts';
 import { exitCodeOf, SupervisedCommand } from '../../client/lease/supervised-command.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { until } from '../cluster/real-cluster.ts';
@@ -21,6 +21,27 @@ const supervised = (script: string, end = afterMs(60_000)) =>
 function alive(pid: number): boolean {
   if (!existsSync(`/proc/${pid}/stat`)) return false;
   return /\) [^ZX]/.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+}
+
+/** Seconds since the start of the machine. */
+function uptimeOf(text: string): number {
+  return Number(text.split(' ')[0]);
+}
+
+/** A command that cannot be asked to end, and says until when it has lived. */
+const living = (name: string): string =>
+  `trap "" TERM; while :; do cat /proc/uptime >> $FOLDER/${name}.lived; sleep 0.02; done`;
+
+/** @returns a function that checks that the command of `living` did not live when a lease that begins now had ended */
+function endsInTime(name: string): () => void {
+  const end = uptimeOf(readFileSync('/proc/uptime', 'utf8')) + TTL_MS / 1_000;
+  return () => {
+    const lived = readFileSync(join(folder, `${name}.lived`), 'utf8')
+      .split('\n')
+      .slice(0, -1);
+    const last = uptimeOf(lived.at(-1) ?? assert.fail('It has lived'));
+    assert.ok(last < end, `It lived ${last - end} s after the end of its lease`);
+  };
 }
 
 function childrenOf(pid: number): number[] {
@@ -132,42 +153,39 @@ test("a supervisor that ended without a report after its command's deadline has 
 });
 
 test('a lease that is lost in its last part leaves no more time than it has', async () => {
-  const end = afterMs(TTL_MS);
-  const command = supervised('trap "" TERM; echo > $FOLDER/last; while :; do sleep 0.02; done', end);
-  await until('it is ready', async () => existsSync(join(folder, 'last')));
+  const assertInTime = endsInTime('last');
+  const command = supervised(living('last'), afterMs(TTL_MS));
+  await until('it is ready', async () => existsSync(join(folder, 'last.lived')));
   command.stop(60_000);
   assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
-  assert.ok(leaseRemainingMs(systemWorld, end) > 0, 'It was killed before the end');
+  assertInTime();
 });
 
 test('a supervisor that is suspended beyond the deadline is replaced: the command is killed before its lease ends', async () => {
-  const end = afterMs(TTL_MS);
-  const command = supervised(
-    'echo $PPID $$ > $FOLDER/asleep; trap "" TERM; while :; do sleep 0.02; done',
-    end,
-  );
+  const assertInTime = endsInTime('asleep');
+  const command = supervised(`echo $PPID $$ > $FOLDER/asleep; ${living('asleep')}`, afterMs(TTL_MS));
   const file = join(folder, 'asleep');
   await until('the command runs', async () => existsSync(file) && readFileSync(file, 'utf8').endsWith('\n'));
   const [supervisor = 0, pid = 0] = readFileSync(file, 'utf8').split(' ').map(Number);
   process.kill(supervisor, 'SIGSTOP');
   assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
-  assert.ok(leaseRemainingMs(systemWorld, end) > 0, 'It was killed before the end');
   assert.ok(!alive(supervisor));
   await until('the process has ended', async () => !alive(pid));
+  assertInTime();
 });
 
 test("so is a supervisor that was stopped before it could report its command's process", async () => {
   const before = new Set(childrenOf(process.pid));
-  const end = afterMs(TTL_MS);
-  const command = supervised('echo $$ > $FOLDER/untold; trap "" TERM; while :; do sleep 0.02; done', end);
+  const assertInTime = endsInTime('untold');
+  const command = supervised(living('untold'), afterMs(TTL_MS));
   const supervisor =
     childrenOf(process.pid).find((pid) => !before.has(pid)) ?? assert.fail('There is a supervisor');
   while (childrenOf(supervisor).length === 0) await turn();
   process.kill(supervisor, 'SIGSTOP');
   const [pid = 0] = childrenOf(supervisor);
   assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
-  assert.ok(leaseRemainingMs(systemWorld, end) > 0, 'It was killed before the end');
   await until('both have ended', async () => !alive(pid) && !alive(supervisor));
+  assertInTime();
 });
 
 test('a supervisor that is killed takes its command with it', async () => {

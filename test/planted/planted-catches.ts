@@ -112,3 +112,9 @@ export function catchPlay(load: Load, { kind, text }: Catch): Promise<string | n
   const { form, play } = KINDS[kind] as Kind;
   return play(load, ...(form.exec(text) as RegExpExecArray).slice(1));
 }
+
+/** Unhandled errors of a planted bug do not end the process, or fail the test, before what detects it. */
+export function ignoreUnhandledErrors(): void {
+  for (const event of ['unhandledRejection', 'uncaughtException'])
+    process.removeAllListeners(event).on(event, () => undefined);
+}

@@ -4,11 +4,22 @@
  * `--by run,schedule` to these kinds (`KINDS`). Exit code 1: something does not detect its bug.
  */
 import { parseArgs } from 'node:util';
-import { plant } from './plant.ts';
-import { catchPlay } from './planted-catches.ts';
+import { type Mutation, plant } from './plant.ts';
+import { type Catch, catchPlay, ignoreUnhandledErrors } from './planted-catches.ts';
 import { PLANTED } from './planted-rows.ts';
 
 const CHARACTERS_MAX = 200;
+
+ignoreUnhandledErrors();
+
+async function play(mutations: readonly Mutation[], one: Catch): Promise<string | null> {
+  try {
+    return await catchPlay(plant(mutations), one);
+  } catch (error) {
+    console.error(error);
+    return null;
+  }
+}
 
 const { values } = parseArgs({ options: { row: { type: 'string' }, by: { type: 'string' } } });
 const [rows, kinds] = [values.row?.split(','), values.by?.split(',')];
@@ -18,7 +29,7 @@ console.log('| bug | rule | noticed by | what it says | CPU s |\n| --- | --- | -
 for (const { row, rule, mutations, catches } of wanted) {
   for (const one of catches.filter(({ kind }) => kinds?.includes(kind) ?? true)) {
     const before = process.cpuUsage();
-    const said = await catchPlay(plant(mutations), one);
+    const said = await play(mutations, one);
     const { user, system } = process.cpuUsage(before);
     if (said === null) missed++;
     const cells = [row, rule, `${one.kind} ${one.text}`, (said ?? '**nothing**').split('\n')[0] as string];

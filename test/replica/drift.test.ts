@@ -163,6 +163,7 @@ class Pair {
       appliesAtPrimary: 'first',
       heartbeatMs: 1e9,
       quietHeartbeatMs: 1e9,
+      beatsWithLease: false,
       readLeaseMs: 300,
       startGuardUntilMs: nowMs,
       candidatesFrom: 1,

@@ -96,7 +96,8 @@ export class Spoken {
         incarnation: this.#usual.life,
         appliesAtPrimary: options.get('applies') === 'last' ? 'last' : 'first',
         heartbeatMs: HEARTBEAT_MS,
-        quietHeartbeatMs: HEARTBEAT_MS,
+        quietHeartbeatMs: count(options, 'quiet', HEARTBEAT_MS),
+        beatsWithLease: options.get('beats') === 'with-lease',
         readLeaseMs: READ_LEASE_MS,
         startGuardUntilMs: this.#nowMs + count(options, 'start-guard'),
         candidatesFrom: count(options, 'candidates-from', 1),
@@ -142,7 +143,8 @@ export class Spoken {
   }
 
   #status(): string[] {
-    const { role, epoch: of, seq, committedSeq, peers, view: by, trust } = this.#replica.status(this.#nowMs);
+    const { role, epoch: of, seq, committedSeq, view: by, trust } = this.#replica.status(this.#nowMs);
+    const peers = this.#replica.peers(this.#nowMs);
     const whole = [`${role} at ${epochFormat(of)}/${seq}, committed ${committedSeq}`];
     if (by.number !== 1) whole.push(`by ${viewText(by)}`);
     if (trust !== 'intact') whole.push(trust);

@@ -183,7 +183,11 @@ async function guarded(t: { after(work: () => unknown): void }) {
     limits: new RateLimits(Number.POSITIVE_INFINITY, systemWorld.nowMs),
     connections: new Connections({ perAddress: 100, all: 100 }),
   });
-  app.get('/v1/status', READ, async () => 'let in');
+  const names = ['main', 'other'];
+  const lists = { unavailable: names, volumes: names.map((name) => ({ name })), verdict: 'down' };
+  app.get('/v1/status', READ, async ({ url }) =>
+    url.endsWith('?lists') ? { ...lists, catalogs: lists.volumes } : 'let in',
+  );
   app.get('/v1/data/:file', READ, async () => 'let in');
   app.put('/v1/data/:file', WRITE, async () => 'let in');
   app.post('/v1/catalog/commands', WRITE, async () => 'let in');
@@ -282,6 +286,16 @@ test('a capability is for its file, the permitted access, its holder and its vol
     'forbidden',
     'of a volume that its holder may no longer use',
   );
+});
+
+test('a client with access to one volume is shown no other in lists of volumes', async (t) => {
+  const { ask } = await guarded(t);
+  const listsOf = async (who: string) => JSON.parse(await ask(who, 'GET', '/v1/status?lists'));
+  const main = [{ name: 'main' }];
+  assert.deepEqual(await listsOf('scoped'), {
+    ...{ unavailable: ['main'], volumes: main, verdict: 'down', catalogs: main },
+  });
+  assert.equal((await listsOf('reader')).catalogs.length, 2);
 });
 
 test('a client with access to one volume reaches no other, by name or by number', async (t) => {

@@ -3,7 +3,16 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
-import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
+import {
+  type CatalogNumber,
+  catalogOfInode,
+  type FileId,
+  type Incarnation,
+  inodesOf,
+  ROOT_CATALOG,
+  type ServerId,
+} from '../../base/ids.ts';
+import { InodeCatalogs } from '../../base/inode-catalogs.ts';
 import { encodeReplicaMessage } from '../../replica/codec.ts';
 import { firstEpoch } from '../../replica/create-with-contents.ts';
 import type { Epoch } from '../../replica/epoch.ts';
@@ -17,11 +26,21 @@ import { StorageSettings } from '../../server/file/storage-settings.ts';
 import { ViewConflicts } from '../../server/file/view-conflicts.ts';
 import { WholeFiles } from '../../server/file/whole-files.ts';
 import { Clock } from '../../server/process/clock.ts';
+import { assertCatalogNamed } from '../../server/routing/named-catalog.ts';
 import { CHANNEL_REPLICA_VIEW } from '../../server/transport/transport.ts';
 import { ByteWriter } from '../../wire/bytes.ts';
-import type { Command, FileSettings, PlacedFile, Policy, Query } from '../../wire/catalog-api.ts';
+import type {
+  Command,
+  CommandOf,
+  DirectoryClass,
+  FileSettings,
+  PlacedFile,
+  Query,
+} from '../../wire/catalog-api.ts';
+import type { Policy } from '../../wire/catalog-values.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import type { FileWithContents as NewFile, NewFilesRequest } from '../../wire/new-files.ts';
+import type { PlacementClass } from '../../wire/placement-class.ts';
 import { patientWorld } from '../patient-world.ts';
 import { MemoryStore } from '../storage/memory-store.ts';
 import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts';
@@ -119,8 +138,13 @@ interface Catalog {
   readonly calls: string[];
   /** Servers that were asked to store something, in alphabetical order. */
   readonly servers: string[];
+  /** The catalog and the position that came with each of its commands. */
+  readonly bounds: { readonly catalog: number | undefined; readonly since: number | undefined }[];
+  /** The first number that it reserves. */
+  first: number;
   readonly volume: {
     name: string;
+    root: number;
     replicas: number;
     policy: Policy;
     objectBytes: number;
@@ -134,11 +158,18 @@ interface Catalog {
   isUnderstood: boolean;
   /** Of the catalog. */
   flushes: number;
+  /** Directories with a placement class. */
+  readonly classes: DirectoryClass[];
   /** Why the catalog refuses single files, by inode. */
   readonly refused: Map<number, ErrorCode>;
   /** Numbers that are void. */
   readonly voided: number[];
   /** Why the catalog refuses the next commands, each once. */
+  inodeCatalogs: InodeCatalogs;
+  /** What an attempt before the present one has created. */
+  created: object | null;
+  /** The root catalog's list, if it is newer than this server's. */
+  newestCatalogs: InodeCatalogs | null;
   readonly refusals: { readonly kind: Command['kind']; readonly error: ServiceError }[];
 }
 
@@ -160,7 +191,19 @@ function bearerOf(
   const settings = new Map<number, Partial<FileSettings> | null>();
   const seen: Catalog = {
     ...{ commands: [], stored: [], calls: [], servers: [], volume, settings, laterMs: 0 },
-    ...{ isUnderstood: true, flushes: 0, refusals: [], refused: new Map(), voided: [] },
+    ...{
+      bounds: [],
+      first: 100,
+      inodeCatalogs: InodeCatalogs.NONE_MOVED,
+      created: null,
+      newestCatalogs: null,
+      isUnderstood: true,
+      flushes: 0,
+      refusals: [],
+      classes: [],
+      refused: new Map(),
+      voided: [],
+    },
   };
   const placedFile = (inode: number) => {
     const { name, quotaBytes, policy, objectBytes } = seen.volume;
@@ -185,15 +228,22 @@ function bearerOf(
     },
   });
   const query = async (asked: Query): Promise<never> => {
+    if (asked.kind === 'placement-classes') return { classes: [...seen.classes] } as never;
     if (asked.kind === 'placed') return { files: asked.inodes.map(placedFile), reserved: [] } as never;
     return (
       asked.kind === 'attributes' ? { attributes: { volume: 'v' } } : { volume: { ...volume }, servers: [] }
     ) as never;
   };
-  const command = async (given: Command): Promise<never> => {
+  const command: CreateWithContentsParts['command'] = async (
+    given: Command,
+    name,
+    options,
+  ): Promise<never> => {
     seen.commands.push(given);
+    seen.bounds.push({ catalog: options?.catalog, since: name?.since });
     if (seen.refusals[0]?.kind === given.kind) throw seen.refusals.shift()?.error;
-    if (given.kind === 'reserve-inodes') return { first: 100 } as never;
+    if (given.kind === 'reserve-inodes') return { first: seen.first } as never;
+    if (given.kind === 'forgo' && seen.created !== null) return seen.created as never;
     if (given.kind !== 'bear' || isClosed) return {} as never;
     const outcome = (inode: number) => {
       const code = seen.refused.get(inode);
@@ -202,9 +252,10 @@ function bearerOf(
     const files = Object.fromEntries(given.files.map(({ inode }) => [inode, outcome(inode)]));
     return { atNs: '1', limited: false, files } as never;
   };
-  const storage = new StorageSettings({ clock, query });
+  const storage = new StorageSettings({ clock, query, catalogOf: catalogOfInode });
   const numbers = new FileNumbers({
     ...{ self: a.id, clock, settings: storage, command },
+    catalogOf: (inode) => seen.inodeCatalogs.catalogOf(inode),
     choose: placed.choose,
   });
   const shared = {
@@ -216,11 +267,18 @@ function bearerOf(
     },
   };
   const voidNumbers = (_owner: number, inodes: readonly number[]) => void seen.voided.push(...inodes);
-  const newFiles = new CreateWithContents({ ...shared, query, command, voidNumbers });
+  const newFiles = new CreateWithContents({
+    ...{ ...shared, query, command, voidNumbers },
+    refreshCatalogs: async () => {
+      seen.inodeCatalogs = seen.newestCatalogs ?? seen.inodeCatalogs;
+    },
+    catalogOf: (inode) => seen.inodeCatalogs.catalogOf(inode),
+  });
   const wholes = new WholeFiles({
     ...{ ...shared, world: patientWorld },
     isUnderstood: () => seen.isUnderstood,
-    flushCatalog: async () => void seen.flushes++,
+    catalogOf: (inode) => seen.inodeCatalogs.catalogOf(inode),
+    flushCatalogOf: async () => void seen.flushes++,
   });
   return { newFiles, wholes, seen };
 }
@@ -409,7 +467,8 @@ test('files are stored at the servers that were reserved with their numbers, and
   );
   assert.deepEqual(seen.servers, ['b', 'c', 'd', 'e']);
   const [reservation, named] = seen.commands;
-  assert.deepEqual(reservation?.kind === 'reserve-inodes' && reservation.members, sets);
+  assert.ok(reservation?.kind === 'reserve-inodes');
+  assert.deepEqual([reservation.members, reservation.volume], [sets, 'v']);
   assert.ok(named?.kind === 'bear');
   assert.deepEqual([named.replicas, named.elsewhere], [sets[0], [{ replicas: sets[1], inodes: [right] }]]);
   assert.equal(chosen, 2, 'No servers are chosen after the reservation');
@@ -552,6 +611,80 @@ test("no client fills the replicas of another client's numbers", async (t) => {
   assert.equal(outcome?.kind, 'created');
 });
 
+test('files and their numbers are of the catalog of their volume, which the client must name', async (t) => {
+  const { cluster } = startedNow(t);
+  const { newFiles, seen } = bearerOf(cluster, STORED);
+  const catalog = 3 as CatalogNumber;
+  seen.volume.root = inodesOf(catalog).first;
+  seen.first = seen.volume.root + 100;
+  const refuse = (number: CatalogNumber): void => assertCatalogNamed(number, ROOT_CATALOG);
+  await assert.rejects(newFiles.reserve({ owner: 3, count: 10, volume: 'v' }, refuse), { code: 'read-only' });
+  assert.deepEqual(seen.commands, [], 'Numbers that no client can use would keep servers from leaving');
+  await newFiles.reserve({ owner: 3, count: 10, volume: 'v' });
+  const request = (number: number): NewFilesRequest => {
+    const { newFiles: files, ...rest } = requestFor(number, seen.first + number);
+    const inVolume = files.map((file) => ({ ...file, parent: seen.volume.root }));
+    return { ...rest, since: 5, cache: { client: 1, forgets: [] }, newFiles: inVolume };
+  };
+  await newFiles.create(request(1), { catalog });
+  // Its number was used before: the request is closed in the same catalog.
+  await newFiles.create(request(1), { catalog });
+  for (const options of [{}, { catalog: ROOT_CATALOG }, { catalog: 4 as CatalogNumber }])
+    await assert.rejects(newFiles.create(request(2), options), { code: 'read-only' });
+  assert.deepEqual(
+    seen.commands.map(({ kind }, place) => ({ kind, ...seen.bounds[place] })),
+    [
+      { kind: 'reserve-inodes', catalog, since: undefined },
+      { kind: 'bear', catalog, since: 5 },
+      { kind: 'forgo', catalog, since: 5 },
+    ],
+  );
+  const [file] = request(3).newFiles as [NewFile];
+  for (const other of [{ parent: 1 }, { inode: 100 }]) {
+    const mixed = { ...request(3), newFiles: [file, { ...file, inode: file.inode + 1, ...other }] };
+    await assert.rejects(newFiles.create(mixed, { catalog }), { code: 'bad-request' });
+  }
+});
+
+test('after a move, the root catalog still knows what it created; what it did not is for the new catalog', async (t) => {
+  const { cluster } = startedNow(t);
+  const { newFiles, seen } = bearerOf(cluster, STORED);
+  const catalog = 3 as CatalogNumber;
+  await newFiles.reserve({ owner: 3, count: 10, volume: 'v' });
+  await newFiles.create(requestFor(1, seen.first), {});
+  // The directory of the requests and the new file move; numbers that were not used stay.
+  seen.inodeCatalogs = new InodeCatalogs([
+    { first: 1, end: 2, catalog },
+    { first: seen.first, end: seen.first + 1, catalog },
+  ]);
+  seen.commands.splice(0);
+  for (const number of [seen.first, seen.first + 1]) {
+    const request = requestFor(2, number);
+    const moved = { code: 'not-found', details: { elsewhere: true, movedTo: catalog } };
+    await assert.rejects(newFiles.create(request, { catalog: ROOT_CATALOG }), moved);
+    await assert.rejects(newFiles.create(request, {}), { code: 'read-only' });
+  }
+  assert.deepEqual(
+    seen.commands.map(({ kind }) => kind),
+    ['forgo', 'forgo', 'forgo', 'forgo'],
+  );
+  seen.created = { atNs: '1', limited: false, files: { [seen.first]: null } };
+  const [outcome] = await newFiles.create(requestFor(1, seen.first), { catalog: ROOT_CATALOG });
+  assert.equal(outcome?.kind, 'created');
+});
+
+test('files in a catalog that the client knows, and this server not yet, are created by the newest list', async (t) => {
+  const { cluster } = startedNow(t);
+  const { newFiles, seen } = bearerOf(cluster, STORED);
+  const catalog = 3 as CatalogNumber;
+  seen.first = inodesOf(catalog).first;
+  await newFiles.reserve({ owner: 3, count: 10, volume: 'v' });
+  // The directory of the requests has moved.
+  seen.newestCatalogs = new InodeCatalogs([{ first: 1, end: 2, catalog }]);
+  const [outcome] = await newFiles.create(requestFor(1, seen.first), { catalog });
+  assert.equal(outcome?.kind, 'created');
+});
+
 test('a retry waits for the first attempt, and one that arrives later closes the request', async (t) => {
   const { cluster } = startedNow(t);
   const { newFiles, seen } = bearerOf(cluster, STORED);
@@ -598,6 +731,8 @@ async function collected(
   const garbage = new Garbage({
     world: patientWorld,
     self: 'a' as ServerId,
+    catalog: ROOT_CATALOG,
+    inodeCatalogs: () => InodeCatalogs.NONE_MOVED,
     log,
     store,
     departed: { add: async () => undefined, files: () => [], forget: async () => undefined },
@@ -607,6 +742,7 @@ async function collected(
     isSpaceShort: () => false,
     nowNs: () => 0n,
     nowMs: () => 0,
+    catalogPosition: () => '0',
     isCatalogPrimary: () => false,
     catalogEpoch: () => 1,
     command: async () => ({}),
@@ -647,4 +783,52 @@ test('a replica whose view has other members at the catalog is reported, and not
   assert.deepEqual(await collected(store, { files }, conflicts), [moved]);
   const what = 'view 1 has a,b,c here and d,e,f at the catalog';
   assert.deepEqual(conflicts.current, [{ file: forked, what }]);
+});
+
+test('numbers for a directory with a placement class are for its servers, and not used once it has changed', async (t) => {
+  const { cluster } = startedNow(t);
+  const asked: [number, PlacementClass][] = [];
+  const placed = {
+    choose: (replicas: number, _: unknown, files: PlacementClass) => {
+      asked.push([replicas, files]);
+      return ['a', 'b', 'c'].slice(0, replicas) as ServerId[];
+    },
+    isOutdated: (_members: unknown, _servers: unknown, { labels = [] }: PlacementClass) =>
+      labels.includes('hdd'),
+  };
+  const { newFiles, seen } = bearerOf(cluster, STORED, false, placed);
+  const fast = { directory: 7, volume: 'v', labels: ['ssd'], replicas: 2 };
+  seen.classes.push(fast);
+  const reserve = async (first: number, placement?: number) => {
+    seen.first = first;
+    const ofClass = placement === undefined ? {} : { placement };
+    return newFiles.reserve({ owner: 3, count: 64, volume: 'v', ...ofClass });
+  };
+  const reserved = await reserve(100, 7);
+  assert.deepEqual([reserved.sets, reserved.placement], [[['a', 'b']], 7]);
+  assert.deepEqual([asked[0]?.[0], asked[0]?.[1].labels], [2, ['ssd']]);
+  assert.equal((await reserve(200)).placement, undefined);
+  assert.equal(
+    (await reserve(300, 8)).sets?.[0]?.length,
+    3,
+    'Directory 8 has no class any more: the volume counts',
+  );
+  const kinds = async (number: number, ...inodes: number[]) =>
+    (await newFiles.create(requestFor(number, ...inodes), {})).map((one) => [one.kind, 'renew' in one]);
+  const plain = ['created', false];
+  assert.deepEqual(await kinds(1, 100, 200, 300), [plain, plain, plain], 'Of several classes together');
+  const { replicas, elsewhere = [] } = seen.commands.at(-1) as CommandOf<'bear'>;
+  assert.deepEqual(
+    [replicas, elsewhere.map((one) => one.replicas.length)],
+    [
+      ['a', 'b'],
+      [3, 3],
+    ],
+  );
+  seen.laterMs += 2_000;
+  seen.classes[0] = { ...fast, labels: ['hdd'] };
+  assert.deepEqual(await kinds(2, 101), [['created', true]], 'Others would have better servers');
+  seen.laterMs += 2_000;
+  seen.classes[0] = { ...fast, replicas: 1 };
+  assert.deepEqual(await kinds(3, 102), [['not-created', false]]);
 });

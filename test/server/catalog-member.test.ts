@@ -4,7 +4,7 @@ import { existsSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { CATALOG_CELL, type CellId, FILE_NUMBERS_END, type ServerId } from '../../base/ids.ts';
-import { type CatalogDisk, openCatalogAtStart } from '../../server/catalog/catalog-member.ts';
+import { type CatalogDisk, openCatalogAtStart } from '../../server/catalog/catalog-disk.ts';
 import { DataFolder } from '../../server/storage/data-folder.ts';
 import { damageByThread } from '../../server/storage/database-checker.ts';
 import { diskFileOps } from '../../server/storage/file-ops.ts';
@@ -15,8 +15,10 @@ const VOLUME_CELL = (FILE_NUMBERS_END + 7) as CellId;
 
 function diskOf(folder: DataFolder, cell: CellId, members: readonly ServerId[]): CatalogDisk {
   return {
-    ...{ cell, self: SELF, members, folder, world: folder.world, fileOps: diskFileOps },
+    ...{ cell, self: SELF, folder, world: folder.world, fileOps: diskFileOps },
     knownView: () => ({ number: 1, members }),
+    viewOfNew: () => ({ number: 1, members }),
+    trustOfNew: () => 'lost',
     diskFailed: (reason) => assert.fail(reason),
     logBytesMax: 1 << 28,
     checkDatabase: damageByThread,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
-import type { ServerId } from '../../base/ids.ts';
+import { type CatalogNumber, ROOT_CATALOG, type ServerId } from '../../base/ids.ts';
 import type { CommandContext } from '../../catalog/command.ts';
 import type { Outcome } from '../../catalog/sessions.ts';
 import { type CatalogServiceParts, LocalCatalogService } from '../../server/catalog/catalog-service.ts';
@@ -29,9 +29,13 @@ function serviceOf(
   prepare: () => void = () => undefined,
   query: () => unknown = () => undefined,
   driver: object = {},
+  servers: ReadonlyMap<string, number | null> = new Map(),
+  catalog: CatalogNumber = ROOT_CATALOG,
 ) {
   const members = ['a', ...others.keys()] as ServerId[];
+  const future = [...members];
   const parts = {
+    catalog,
     self: 'a' as ServerId,
     view: { number: 1, members: ['a' as ServerId] },
     world: patientWorld,
@@ -39,15 +43,18 @@ function serviceOf(
     operationTimeoutMs: 5_000,
     placement: () => [],
     isConnected: () => true,
-    commandsVersion: (server: ServerId) => others.get(server) ?? null,
+    commandsVersion: (server: ServerId) => others.get(server) ?? servers.get(server) ?? null,
     driver: {
       isPrimary: true,
       orderedSeq: 0,
       status: () => ({ seq: 0 }),
       onRole: () => () => undefined,
       flush: () => Promise.resolve(),
-      changeMembers: async () => {
+      futureMembers: future,
+      changeMembers: async (to: readonly ServerId[]) => {
+        future.push(...to);
         for (let turn = 0; turn < CHANGE_TURNS; turn++) await nextTurn();
+        future.splice(members.length);
       },
       submit: async ({ body }: { body: Uint8Array }) => {
         batches.push(body);
@@ -65,10 +72,12 @@ function serviceOf(
     },
     subject: {
       ready: () => Promise.resolve(),
-      record: () => ({ seq: 0, view: { number: 1, members } }),
+      isReady: true,
+      record: () => ({ seq: 0, installed: { counter: 0 }, view: { number: 1, members } }),
       execute,
       prepare,
       query,
+      numbers: () => ({ next: 1, limit: 1, end: 1, epoch: 0, serves: false }),
       abandon: () => undefined,
     },
   } as unknown as CatalogServiceParts;
@@ -118,6 +127,70 @@ test('members of files are planned only if all members of the catalog are known 
   await assert.rejects(follow(6), (error: ServiceError) => error.details.outdated?.join() === 'b,c');
   for (const id of ['b', 'c']) others.set(id, 11);
   await follow(7);
+});
+
+/** Commands that wait until all servers were seen with the version that introduced them. */
+const FOR_ALL_SERVERS: readonly (readonly [number, Command])[] = [
+  [12, { kind: 'catalog-create', name: 'big', members: ['a'], replicas: 1, objectBytes: 4096 }],
+  [13, { kind: 'volume-attach', name: 'big', inode: 7 }],
+];
+
+/** A service with a server in the cluster that is no member of the catalog, and one that has left. */
+function withServers(
+  others: ReadonlyMap<string, number | null>,
+  elsewhere: ReadonlyMap<string, number | null>,
+  catalogs: readonly object[] = [],
+) {
+  const outcome = { kind: 'done', result: {} } as unknown as Outcome;
+  const servers = [
+    { id: 'c', state: 'draining' },
+    { id: 'd', state: 'out' },
+  ];
+  return serviceOf(
+    () => ({ body: Buffer.from('x'), outcomes: [outcome], touched: [[]] }),
+    [],
+    nextTurn,
+    others,
+    () => undefined,
+    () => ({ servers, catalogs }),
+    {},
+    elsewhere,
+  );
+}
+
+for (const [version, command] of FOR_ALL_SERVERS)
+  test(`${command.kind} is executed only if all servers were seen with a release that knows it`, async () => {
+    const others = new Map<string, number | null>([['b', version]]);
+    const elsewhere = new Map<string, number | null>([
+      ['c', version - 1],
+      ['d', 1],
+    ]);
+    const service = withServers(others, elsewhere);
+    const run = (number: number) => service.execute({ session: 1, number, command });
+    const message = new RegExp(
+      `^Server c may run a release without the command "${command.kind}" \\(command version ${version}\\)`,
+    );
+    await assert.rejects(run(1), { code: 'precondition-failed', message });
+    elsewhere.set('c', null);
+    await assert.rejects(run(2), { code: 'precondition-failed', message });
+    elsewhere.set('c', version);
+    await run(3);
+    elsewhere.set('c', null);
+    await run(4);
+    others.set('b', version - 1);
+    await assert.rejects(run(5), (error: ServiceError) => error.details.outdated?.join() === 'b');
+  });
+
+test('while a volume is attached, another one is attached although a server is away', async () => {
+  const others = new Map<string, number | null>([['b', null]]);
+  const service = withServers(others, new Map(), [{ name: 'small', attached: 5 }, { name: 'big' }]);
+  const command = { kind: 'volume-attach', name: 'big', inode: 7 } as const;
+  await service.execute({ session: 1, number: 1, command });
+  others.set('b', 12);
+  await assert.rejects(
+    service.execute({ session: 1, number: 2, command }),
+    (error: ServiceError) => error.details.outdated?.join() === 'b',
+  );
 });
 
 test('rules of a version are adopted once all members of the catalog were seen with a release that knows them', async () => {
@@ -181,6 +254,31 @@ test('holes are stored once all members of the catalog were seen with a release 
   assert.deepEqual(kept, [false, false, true, true]);
 });
 
+test('numbers are reserved for a volume once all members of the catalog were seen with a release that knows it', async () => {
+  const volumes: (string | undefined)[] = [];
+  const others = new Map<string, number | null>([
+    ['b', 13],
+    ['c', 12],
+  ]);
+  const service = serviceOf(
+    ([request]) => {
+      const { command } = request as CommandRequest;
+      if (command.kind === 'reserve-inodes') volumes.push(command.volume);
+      return { body: Buffer.from('x'), outcomes: [{ kind: 'done', result: { first: 9 } }], touched: [[]] };
+    },
+    [],
+    nextTurn,
+    others,
+  );
+  const command: Command = { kind: 'reserve-inodes', owner: 5, count: 1, members: [['b']], volume: 'main' };
+  await service.execute({ session: 1, number: 1, command });
+  others.set('c', null);
+  await service.execute({ session: 1, number: 2, command });
+  others.set('c', 13);
+  await service.execute({ session: 1, number: 3, command });
+  assert.deepEqual(volumes, [undefined, undefined, 'main']);
+});
+
 test('a server that has the catalog, or is about to, is not removed, and a removed one does not get it', async () => {
   const outcome = { kind: 'done', result: {} } as unknown as Outcome;
   const refused: (string | undefined)[] = [];
@@ -210,6 +308,122 @@ test('a server that has the catalog, or is about to, is not removed, and a remov
   await remove('c');
   const wanted = ['precondition-failed', undefined, undefined, 'precondition-failed', undefined];
   assert.deepEqual(refused, wanted);
+});
+
+test('no batch is executed between a change of members and its apply, whatever begins first', async () => {
+  const outcome = { kind: 'done', result: {} } as unknown as Outcome;
+  for (let ahead = 0; ahead < 20; ahead++) {
+    const order = { ordered: 0, applied: 0 };
+    const service = serviceOf(
+      () => {
+        assert.equal(order.ordered, order.applied, `with the batch ${ahead} microtasks ahead`);
+        return { body: Buffer.from('x'), outcomes: [outcome], touched: [[]] };
+      },
+      [],
+      nextTurn,
+      new Map([['b', 12]]),
+      () => undefined,
+      () => ({ servers: [] }),
+      {
+        orderedSeq: 0,
+        status: () => ({ seq: order.applied - order.ordered }),
+        changeMembers: async () => void order.ordered++,
+        nextChange: async () => {
+          await nextTurn();
+          order.applied = order.ordered;
+        },
+      },
+    );
+    const executed = service.execute({ session: 1, number: 1, command: { kind: 'forgo' } });
+    for (let microtasks = 0; microtasks < ahead; microtasks++) await Promise.resolve();
+    await Promise.all([executed, service.changeMembers(['a'] as ServerId[])]);
+  }
+});
+
+test("a volume's catalog does not move to a server that leaves, and follows no leave while it moves there", async () => {
+  const outcome = { kind: 'done', result: {} } as unknown as Outcome;
+  const refused: (string | undefined)[] = [];
+  const state = { isApplied: true };
+  const service = serviceOf(
+    ([request], { refusal }) => {
+      refused.push(request === undefined ? 'nothing' : refusal?.(request)?.code);
+      return { body: Buffer.from('x'), outcomes: [outcome], touched: [[]] };
+    },
+    [],
+    nextTurn,
+    new Map([['b', 12]]),
+    () => undefined,
+    () => {
+      assert.ok(state.isApplied, 'A batch that is executed, and not applied, may let a server go');
+      return {
+        servers: [
+          { id: 'b', state: 'draining' },
+          { id: 'c', state: 'in' },
+          { id: 'd', state: 'draining' },
+        ],
+      };
+    },
+    {
+      status: () => ({ seq: state.isApplied ? 0 : -1 }),
+      nextChange: async () => {
+        await nextTurn();
+        state.isApplied = true;
+      },
+    },
+    new Map(),
+    1 as CatalogNumber,
+  );
+  const ids = (...names: string[]) => names as ServerId[];
+  const server = { url: 'http://c:1', zone: '', since: 3, storageId: '' };
+  let number = 0;
+  const follow = (id: string, to: 'in' | 'draining') => {
+    const servers = [{ ...server, id, state: to }];
+    return service.execute({ session: 1, number: ++number, command: { kind: 'follow-servers', servers } });
+  };
+  await assert.rejects(service.changeMembers(ids('a', 'b', 'd')), { code: 'precondition-failed' });
+  await assert.rejects(service.changeMembers(ids('a', 'b', 'unknown')), { code: 'precondition-failed' });
+  state.isApplied = false;
+  const changing = service.changeMembers(ids('a', 'b', 'c'));
+  await nextTurn();
+  await nextTurn();
+  await follow('c', 'draining');
+  await follow('c', 'in');
+  await follow('b', 'draining');
+  await changing;
+  await follow('c', 'draining');
+  assert.deepEqual(refused, ['busy', undefined, undefined, undefined]);
+});
+
+test('a move to a server that is to leave is withdrawn, however long the call that began it has ended', async () => {
+  const outcome = { kind: 'done', result: {} } as unknown as Outcome;
+  for (const catalog of [ROOT_CATALOG, 1 as CatalogNumber]) {
+    const refused: (string | undefined)[] = [];
+    const withdrawn: (readonly ServerId[])[] = [];
+    const service = serviceOf(
+      ([request], { refusal }) => {
+        refused.push(request === undefined ? 'nothing' : refusal?.(request)?.code);
+        return { body: Buffer.from('x'), outcomes: [outcome], touched: [[]] };
+      },
+      [],
+      nextTurn,
+      new Map([['b', 12]]),
+      () => undefined,
+      () => undefined,
+      {
+        futureMembers: ['a', 'b', 'c'],
+        changeMembers: async (members: readonly ServerId[]) => void withdrawn.push(members),
+      },
+      new Map(),
+      catalog,
+    );
+    const server = { id: 'c', url: 'http://c:1', zone: '', since: 3, storageId: '' };
+    const follow = { kind: 'follow-servers' as const, servers: [{ ...server, state: 'draining' as const }] };
+    const remove = { kind: 'server-remove', id: 'c', dead: false } as const;
+    const isRoot = catalog === ROOT_CATALOG;
+    await service.execute({ session: 1, number: 1, command: isRoot ? remove : follow });
+    await nextTurn();
+    assert.deepEqual([refused, withdrawn], [[isRoot ? 'precondition-failed' : 'busy'], [['a', 'b']]]);
+  }
 });
 
 test('while other members execute a batch, which has left, its commit is prepared', async () => {

@@ -54,6 +54,7 @@ test('the minimum; everything else has a default', () => {
     ]),
     join: [],
     zone: null,
+    labels: null,
     data: '/d',
     leaseMs: 5_000,
     namedLeaseMaxMs: 15_000,
@@ -100,6 +101,21 @@ test('a server that joins a cluster names only itself', () => {
   assert.match(refusal(['--id', 's4', '--data', '/d', '--join', 'ftp://x']), /base URLs of servers/);
   assert.match(refusal([...GOOD, '--zone', 'a b']), /a zone has 1 to 63/);
   assert.match(refusal([...GOOD, '--direct-writes', 'never']), /--direct-writes "never": write auto or off/);
+});
+
+test('labels are given one by one or as a list, and are sorted', () => {
+  const flags = ['--label', 'ssd', '--label', 'nvme,fast'];
+  assert.deepEqual(read([...GOOD, ...flags]).labels, ['fast', 'nvme', 'ssd']);
+  assert.deepEqual(read(GOOD, { LEASEHOLD_LABEL: 'ssd, fast' }).labels, ['fast', 'ssd']);
+  const file = (text: string) => read([...GOOD, '--config', 'c.toml'], {}, { 'c.toml': text }).labels;
+  assert.deepEqual(file('label = ["ssd", "fast"]'), ['fast', 'ssd']);
+  assert.deepEqual(file('label = "ssd"'), ['ssd']);
+  assert.match(
+    refusal([...GOOD, '--label', 'SSD']),
+    /--label "SSD": a server has up to 16 labels, each of 1 to 32/,
+  );
+  const many = Array.from({ length: 17 }, (_, index) => `l${index}`).join();
+  assert.match(refusal([...GOOD, '--label', many]), /up to 16 labels/);
 });
 
 test('a flag overrides the environment, that the file, that the default', () => {

@@ -3,7 +3,7 @@ import { type TestContext, test } from 'node:test';
 import { pino } from 'pino';
 import type { Timer } from '../../base/world.ts';
 import type { WrongCounter } from '../../catalog/recount.ts';
-import { CounterCheck } from '../../server/catalog/counter-check.ts';
+import { CounterCheck, RecountTurns } from '../../server/catalog/counter-check.ts';
 import { Catalog } from '../catalog/fixture.ts';
 
 const FILES = 1_000;
@@ -19,11 +19,12 @@ class World {
   #nowMs = 0;
   #next: { readonly atMs: number; run(): void } | null = null;
 
-  constructor(t: TestContext) {
+  constructor(t: TestContext, recountTurns = new RecountTurns()) {
     this.fill(this.catalog);
     this.check = new CounterCheck({
       world: { nowMs: () => this.#nowMs, after: (delayMs, run) => this.#after(delayMs, run) },
       log: pino({ level: 'silent' }),
+      recountTurns,
       isCatalogPrimary: () => this.isPrimary,
       store: () => ({ withTemporaryTables: (work) => work(this.catalog.db) }),
       found: (wrong) => void this.found.push(wrong),
@@ -113,4 +114,32 @@ test("a recount begins anew if another server's catalog has replaced this one", 
     world.found.map(([first]) => first?.what),
     ['files of server s1'],
   );
+});
+
+test('catalogs on one server are counted one after the other', (t) => {
+  const turns = new RecountTurns();
+  const [first, second, third] = [new World(t, turns), new World(t, turns), new World(t, turns)];
+  const all = [first, second, third];
+  for (const world of all) world.miscount();
+  const counting = (): number => all.filter((world) => world.temporaryTables().length > 0).length;
+  first.pass(11 * MINUTE_MS);
+  assert.equal(counting(), 1);
+  for (const world of [second, third]) world.pass(13 * MINUTE_MS);
+  assert.equal(counting(), 1, 'The others wait');
+  first.pass(MINUTE_MS);
+  assert.deepEqual([first.found.length, counting()], [1, 0]);
+  second.pass(61_000);
+  assert.equal(counting(), 1);
+  second.isPrimary = false;
+  second.pass(MINUTE_MS);
+  third.pass(61_000);
+  assert.deepEqual(
+    [second.temporaryTables().length > 0, counting()],
+    [false, 1],
+    'It has abandoned its turn',
+  );
+  third.check.close();
+  second.isPrimary = true;
+  second.pass(13 * MINUTE_MS);
+  assert.equal(second.found.length, 1, 'A closed check has no turn');
 });

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
-import type { ServerId } from '../../base/ids.ts';
+import { ROOT_CATALOG, type ServerId } from '../../base/ids.ts';
 import type { CommandContext } from '../../catalog/command.ts';
 import { COMMANDS_VERSION } from '../../catalog/versions.ts';
 import { type CatalogServiceParts, LocalCatalogService } from '../../server/catalog/catalog-service.ts';
@@ -41,6 +41,7 @@ let isLive = false;
 function primary(version: number | null = null) {
   const executed: number[] = [];
   const gone = new Set<number>();
+  const junctions = new Set<number>();
   const self = 'a' as ServerId;
   const view = { number: 1, members: [self, 'b' as ServerId] };
   let drawn = 0;
@@ -60,13 +61,14 @@ function primary(version: number | null = null) {
     world: patientWorld,
   });
   const service = new LocalCatalogService({
-    ...{ self, world: patientWorld, driver, recaller, operationTimeoutMs: 5_000 },
+    ...{ catalog: ROOT_CATALOG, self, world: patientWorld, driver, recaller, operationTimeoutMs: 5_000 },
     ...{ placement: () => [], isConnected: () => true, commandsVersion: () => version },
     settle: () => Promise.resolve(),
     lease: { view: () => ({ own: true, holder: null }) },
     clock: { nowMs: () => performance.now(), wallNs: () => 1n },
     subject: {
       ready: () => Promise.resolve(),
+      isReady: true,
       record: () => ({ view }),
       execute: (requests: readonly CommandRequest[], { refusal }: CommandContext) => {
         const refused = requests.map((request) => refusal?.(request) ?? null);
@@ -84,7 +86,8 @@ function primary(version: number | null = null) {
       query: (query: Query) => {
         const inode = 'inode' in query ? query.inode : 0;
         if (gone.has(inode)) throw new ServiceError('not-found', `There is no inode ${inode}`);
-        return { attributes: { inode, accessedNs: '7', changedNs: '1' } };
+        const junction = junctions.has(inode) ? { junction: { catalog: 4, volume: 'other' } } : {};
+        return { attributes: { inode, accessedNs: '7', changedNs: '1', ...junction } };
       },
       prepare: () => undefined,
       abandon: () => {
@@ -112,7 +115,7 @@ function primary(version: number | null = null) {
     const command = { kind: 'unlink', place: { parent: DIRECTORY, name: 'x' } } as const;
     return service.execute({ session: 9, number, command, cache });
   };
-  return { service, executed, gone, begin, delegated, unlink };
+  return { service, executed, gone, junctions, begin, delegated, unlink };
 }
 
 test('a fenced command is executed while its delegation is held, and has no effect after that', async () => {
@@ -129,6 +132,18 @@ test('a fenced command is executed while its delegation is held, and has no effe
   assert.notEqual((await asked).generation, undefined);
   await assert.rejects(unlink(3, session, generation), { code: 'fence-lost' });
   assert.deepEqual(executed, [1, 2], 'During the recall it was held');
+});
+
+test('a junction is delegated to no client: what a client creates there ahead of the catalog would be refused', async () => {
+  const { service, junctions, begin } = primary();
+  const session = await begin(A);
+  const query = { kind: 'list', inode: DIRECTORY, after: '', countMax: 1 } as const;
+  junctions.add(DIRECTORY);
+  const { result, delegated } = await service.queryWithGrants(query, session, true);
+  assert.notEqual(result, null);
+  assert.equal(delegated, undefined);
+  junctions.delete(DIRECTORY);
+  assert.equal((await service.queryWithGrants(query, session, true)).delegated, session);
 });
 
 test('a primary that does not know the session refuses', async () => {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
+import { type CatalogNumber, type FileId, inodesOf } from '../../base/ids.ts';
 import type { CatalogAccess } from '../../server/file/catalog-access.ts';
 import { FilePrimary } from '../../server/file/file-primary.ts';
 import { Clock } from '../../server/process/clock.ts';
@@ -122,6 +123,28 @@ test('a flush makes the catalog sync the mark under which the file is written', 
   await a.files.write(FILE, requestOf(2), 0, Uint8Array.of(2));
   await a.files.flush(FILE);
   assert.deepEqual(catalog.told, ['flush', 'settle', 'open-for-write', 'flush']);
+});
+
+test('a flush depends on the epoch of the catalog that has the file, and flushes no other', async (t) => {
+  const catalog = new Catalog();
+  const elsewhere = inodesOf(3 as CatalogNumber).first;
+  const epochs = new Map<FileId, number>([FILE, elsewhere].map((file) => [file, 1]));
+  const flushed: FileId[] = [];
+  const cluster = new SmallCluster(['a', 'b', 'c'], {
+    ...catalog.access,
+    flush: async (file) => void flushed.push(file),
+    epoch: (file) => epochs.get(file) ?? 0,
+  });
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a] = cluster.servers as [SmallServer];
+  await Promise.all([FILE, elsewhere].map((file) => a.files.write(file, requestOf(1), 0, Uint8Array.of(1))));
+  // The catalog of one file loses its power: only that file's mark may be lost, and is queried.
+  epochs.set(elsewhere, 2);
+  await a.files.flush(FILE);
+  assert.deepEqual(flushed.splice(0), [FILE]);
+  await a.files.flush(elsewhere);
+  assert.deepEqual(flushed, [elsewhere, elsewhere]);
 });
 
 test('a file is settled once for all changes before', async (t) => {

@@ -1,19 +1,20 @@
 /** Leases of servers in one process: which servers may acquire them. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { type CatalogNumber, type CellId, catalogCell } from '../../base/ids.ts';
 import { delay, FILE, SmallCluster, type SmallServer } from './small-cluster.ts';
 
 const LEASE_MS = 500;
 
 /** Resolves when the server holds the lease of the file. */
-function held({ lease }: SmallServer): Promise<void> {
+function held({ lease }: SmallServer, cell: CellId = FILE): Promise<void> {
   return new Promise((resolve) => {
     const look = (): void => {
-      if (!lease.view(FILE).own) return;
+      if (!lease.view(cell).own) return;
       off();
       resolve();
     };
-    const off = lease.onChange(FILE, look);
+    const off = lease.onChange(cell, look);
     look();
   });
 }
@@ -41,5 +42,23 @@ test('a server that may not acquire a lease does not get it, votes, and renews o
   isBarred = true;
   await delay(3 * LEASE_MS);
   assert.equal(c.lease.view(FILE).own, true);
+  assert.deepEqual(cluster.fatal, []);
+});
+
+test('the first member that is there acquires the lease of a catalog of a volume', async (t) => {
+  // A twentieth of it is longer than pauses of this process.
+  const cluster = new SmallCluster(['a', 'b', 'c'], {}, { leaseMs: 8 * LEASE_MS });
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a, b, c] = cluster.servers as [SmallServer, SmallServer, SmallServer];
+  const cells = [1, 2, 3, 4, 5, 6].map((number) => catalogCell(number as CatalogNumber));
+  for (const { lease } of [c, b, a]) for (const cell of cells) lease.open(cell, cluster.view);
+  await Promise.all(cells.map((cell) => held(a, cell)));
+
+  for (const cell of cells) {
+    a.lease.close(cell);
+    a.lease.release(cell);
+  }
+  await Promise.all(cells.map((cell) => held(b, cell)));
   assert.deepEqual(cluster.fatal, []);
 });

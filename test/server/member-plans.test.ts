@@ -22,7 +22,8 @@ async function clusterOf(answer: (plan: Plan) => Promise<object>) {
   const cluster = new SmallCluster(['a', 'b', 'c', 'd'], { command, durably: command }, STEADY);
   await cluster.ready();
   const [a] = cluster.servers as [SmallServer];
-  const change = (members: string) => a.files.changeMembers(FILE, [...members] as ServerId[]);
+  const change = (members: string, decidedBy?: number) =>
+    a.files.changeMembers(FILE, [...members] as ServerId[], decidedBy);
   await change('abc');
   return { cluster, said, change };
 }
@@ -35,6 +36,17 @@ test('a change of members is planned first, and the plan of a failed change is w
   assert.deepEqual([...new Set(said.splice(0))], ['plan d', 'is abcd']);
   await change('abcd');
   assert.deepEqual(said.at(-1) === 'is abcd' ? said.slice(0, 1) : said, ['plan ']);
+});
+
+test('a change that was decided by an earlier view is not made, and the present view is returned', async (t) => {
+  const { cluster, said, change } = await clusterOf(async ({ members }) => ({ planned: members }));
+  t.after(() => cluster.close());
+  const { number } = await change('abc');
+  const present = await change('ab');
+  said.splice(0);
+  for (const members of ['ac', 'abd']) assert.deepEqual(await change(members, number), present);
+  assert.deepEqual([...new Set(said)], ['is ab'], 'The catalog had not heard of it, perhaps');
+  assert.deepEqual((await change('ac', present.number)).members.toSorted(), ['a', 'c']);
 });
 
 test('members do not change if the plan is refused, or a later one exists', async (t) => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
-import type { FileId, ServerId } from '../../base/ids.ts';
+import { catalogOfInode, type FileId, type ServerId } from '../../base/ids.ts';
 import { ReplicaCheck } from '../../server/file/replica-check.ts';
 import { ReservationSweep, type ReservationSweepParts } from '../../server/file/reservation-sweep.ts';
 import type { Query, QueryResults } from '../../wire/catalog-api.ts';
@@ -27,6 +27,7 @@ class World {
   readonly sweep: ReservationSweep;
   /** Of files that may not grow, too. */
   readonly liveSweep: ReservationSweep;
+  queries = 0;
   #seq = 0;
 
   constructor(t: TestContext) {
@@ -35,7 +36,11 @@ class World {
       world: patientWorld,
       log: pino({ level: 'silent' }),
       isCatalogPrimary: () => this.isPrimary,
-      query: async <Q extends Query>(query: Q) => this.catalog.query(query) as QueryResults[Q['kind']],
+      catalogPosition: () => String(this.catalog.timeNs),
+      query: async <Q extends Query>(query: Q) => {
+        this.queries++;
+        return this.catalog.query(query) as QueryResults[Q['kind']];
+      },
       settle: async (file) => {
         if (this.away.has(file)) throw new ServiceError('no-majority', 'Its servers are away');
         this.settled.push(file);
@@ -94,6 +99,21 @@ test('the size to which files may grow ends if the primary that requested it has
   assert.equal(world.settled.length, 2, 'Settled files are unchanged');
 });
 
+test('a catalog without live files is asked again when it has executed a command', async (t) => {
+  const world = new World(t);
+  const file = world.file('file');
+  for (let round = 0; round < 3; round++) await world.sweep.run();
+  assert.equal(world.queries, 1);
+  world.mark(file);
+  for (let round = 0; round < 2; round++) await world.sweep.run();
+  assert.deepEqual(world.settled, [file]);
+  await world.sweep.run();
+  assert.equal(world.queries, 4);
+  world.isPrimary = false;
+  await world.sweep.run();
+  assert.equal(world.queries, 4);
+});
+
 test('a file of a volume without a quota that stays live is settled', async (t) => {
   const world = new World(t);
   world.catalog.run({ kind: 'volume-set', name: 'main', quotaBytes: 0 });
@@ -149,6 +169,7 @@ test('a file whose contents are older than the catalog knows is settled more and
   const check = new ReplicaCheck({
     ...{ self: 's1' as ServerId, store: new MemoryStore(), unsettleable: () => world.sweep.unsettleable },
     conflicts: { current: [], compare: () => false },
+    catalogOf: catalogOfInode,
     query: async <Q extends Query>(query: Q) => world.catalog.query(query) as QueryResults[Q['kind']],
   });
   const findings = async (after = 0) => (await check.page(after as FileId)).findings;

@@ -1,5 +1,5 @@
 import { pino } from 'pino';
-import type { CellId, FileId, Incarnation, ServerId } from '../../base/ids.ts';
+import { type CellId, catalogOfInode, type FileId, type Incarnation, type ServerId } from '../../base/ids.ts';
 import { type View, viewsConflict } from '../../replica/view.ts';
 import { LeaseDriver } from '../../server/drivers/lease-driver.ts';
 import { WakeQueue } from '../../server/drivers/wake-queue.ts';
@@ -181,6 +181,7 @@ export class SmallCluster {
         command: async (command) => answerTo(command),
         durably: async (command) => catalog.command?.(command) ?? answerTo(command),
         flush: async () => undefined,
+        catalogOf: catalogOfInode,
         epoch: () => 1,
         ...catalog,
       },

@@ -17,6 +17,7 @@ import { WriteBarrier } from '../../server/catalog/write-barrier.ts';
 import type { CatalogAccess } from '../../server/file/catalog-access.ts';
 import { SnapshotReads } from '../../server/routing/snapshot-reads.ts';
 import type { Command, CommandResults, Query, QueryResults } from '../../wire/catalog-api.ts';
+import { registration } from '../catalog/root.ts';
 import { patientWorld } from '../patient-world.ts';
 import { requestOf, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts';
 
@@ -85,6 +86,13 @@ class World {
       return this.#run(command);
     });
     return snapshot.serial;
+  }
+
+  /** The volume begins to move to a catalog of its own, and its changes wait. */
+  moveAway(): void {
+    for (const id of MEMBERS) this.#run(registration(id));
+    const { catalog } = this.#run({ kind: 'volume-move', name: 'main', members: MEMBERS });
+    this.#run({ kind: 'volume-freeze', number: catalog.number });
   }
 
   async read(file: FileId, snapshot: number, at = this.leader): Promise<string> {
@@ -266,4 +274,13 @@ test('lost contents are reported, and no others are shown', async (t) => {
   await world.leader.files.write(file, requestOf(2), 0, word(2));
   world.db.exec('UPDATE past_inodes SET source = 0');
   await assert.rejects(world.read(file, serial), (error: ServiceError) => error.code === 'integrity');
+});
+
+test('a snapshot of a volume whose rows are copied waits for that, also if files are being written', async (t) => {
+  const world = await made(t);
+  const file = world.file('f');
+  await world.leader.files.write(file, requestOf(1), 0, word(1));
+  assert.deepEqual(world.query({ kind: 'live-files', volume: 'main', countMax: 10 }).inodes, [file]);
+  world.moveAway();
+  await assert.rejects(world.snapshot('one'), (error: ServiceError) => error.code === 'moving');
 });

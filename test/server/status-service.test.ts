@@ -20,7 +20,7 @@ function statusOf({ id, host, lease, store, transport }: SmallServer): LocalStat
     self: id,
     cluster: 'test',
     urls: new Map((['a', 'b', 'c'] as ServerId[]).map((server) => [server, `http://${server}:1`])),
-    known: { catalogReplicas: null, stateOf: () => 'in', maintenanceUntilMs: () => null },
+    known: { catalogReplicas: null, stateOf: () => 'in', maintenanceUntilMs: () => null, labelsOf: () => [] },
     timing: { leaseMs: LEASE_MS, clockSkewMaxMs: 0 },
     operationTimeoutMs: 1_000,
     world: patientWorld,

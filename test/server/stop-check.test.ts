@@ -29,6 +29,7 @@ function serverOf(id: string, more: Partial<ServerStatus> = {}): ServerStatus {
 interface Course {
   readonly count?: number;
   readonly catalog?: number;
+  readonly volumeCatalogs?: StopCheckInput['volumeCatalogs'];
   readonly voters?: StopCheckInput['voters'];
   readonly needing?: Partial<StopCheckInput['needing']>;
   readonly needingSpace?: Partial<StopCheckInput['needing']>;
@@ -46,6 +47,7 @@ function reasons(course: Course = {}): string {
     server: 's1',
     servers: ids.map((id) => serverOf(id, course.servers?.[id])),
     catalogMembers: members,
+    volumeCatalogs: course.volumeCatalogs ?? [],
     voters: course.voters ?? { number: 2, members: { servers: members, perCell: 5 }, clockMs: 0 },
     volumes: [{ name: 'main', policy: course.policy ?? 'quorum' } as VolumeInfo],
     needing: { ...none, ...course.needing },
@@ -64,6 +66,18 @@ const DOWN = {
 
 test('one of three servers that are well can be stopped', () => {
   assert.equal(reasons(), '');
+});
+
+test('a member of a volume catalog is needed if no majority would be left of its members', () => {
+  const volumeCatalogs = [
+    { volume: 'own', members: ['s1', 's2', 's3'] },
+    { volume: 'elsewhere', members: ['s2'] },
+  ];
+  assert.equal(reasons({ count: 5, volumeCatalogs }), '');
+  assert.equal(
+    reasons({ count: 5, volumeCatalogs, servers: { s3: { state: 'recovering' } } }),
+    "Names of the volume own would be unavailable: 1 of the catalog's 3 servers would be left, and 2 are needed",
+  );
 });
 
 test('the only server, and one of two, are needed', () => {

@@ -3,7 +3,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
-import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
+import {
+  type CatalogNumber,
+  type FileId,
+  type Incarnation,
+  ROOT_CATALOG,
+  type ServerId,
+} from '../../base/ids.ts';
 import { REPLACEMENTS_VERSION } from '../../catalog/versions.ts';
 import { firstEpoch } from '../../replica/create-with-contents.ts';
 import { encodeCreateCall, SYNCED_CREATE_CALL } from '../../server/file/creation-call.ts';
@@ -11,7 +17,7 @@ import { creationOperations } from '../../server/file/creation-operations.ts';
 import { doAllPeersKnowReplace } from '../../server/file/creations.ts';
 import { FirstContents, type FirstContentsRequest } from '../../server/file/first-contents.ts';
 import { WHOLE_BYTES_MAX, WholeFiles } from '../../server/file/whole-files.ts';
-import type { Policy } from '../../wire/catalog-api.ts';
+import type { Policy } from '../../wire/catalog-values.ts';
 import { patientWorld } from '../patient-world.ts';
 
 const MEMBERS = ['s1', 's2', 's3'] as ServerId[];
@@ -26,7 +32,11 @@ function started() {
       isRefused: false,
       members: MEMBERS,
       reservations: 0,
-      flushes: 0,
+      root: 1,
+      catalog: ROOT_CATALOG as CatalogNumber,
+      flushed: [] as number[],
+      /** Directories of whose class numbers were reserved, one for each reservation. */
+      placements: [] as number[],
       stored: [] as FirstContentsRequest[],
     },
   };
@@ -34,6 +44,7 @@ function started() {
   const wholes = new WholeFiles({
     world: patientWorld,
     clock: { wallNs: () => 42n },
+    catalogOf: () => seen.catalog,
     contents: {
       store: async (files) => {
         seen.stored.push(files);
@@ -41,8 +52,9 @@ function started() {
       },
     },
     numbers: {
-      reserve: async ({ count }) => {
+      reserve: async ({ count, placement = 0 }) => {
         if (seen.refusal !== null) throw seen.refusal;
+        seen.placements.push(placement);
         const first = 100 * ++seen.reservations;
         for (let number = first; number < first + count; number++) owners.set(number, seen.members);
         return { first, count, creatingServer: 's1', named: true, validMs: 1_000 };
@@ -50,19 +62,25 @@ function started() {
       take: (_owner, number) => {
         const members = owners.get(number);
         owners.delete(number);
-        return members === undefined ? null : { members, replicas: 3 };
+        const placement = seen.placements[Math.floor(number / 100) - 1] ?? 0;
+        const replicas = placement === 0 ? 3 : 2;
+        return members === undefined ? null : { members, replicas, placement };
       },
     },
     settings: {
+      ofClass: async (volume, placement) => ({ ...volume, replicas: placement === 0 ? volume.replicas : 2 }),
       ofVolume: async (name) =>
-        ({ volume: { name, policy: seen.policy, replicas: 3, objectBytes: 4_096 }, servers: [] }) as never,
+        ({
+          volume: { name, root: seen.root, policy: seen.policy, replicas: 3, objectBytes: 4_096 },
+          servers: [],
+        }) as never,
     },
     host: { directoryEntryCreated: () => undefined },
     traffic: { countWrite: () => undefined },
     outcomes: { add: () => undefined },
     isUnderstood: () => seen.isUnderstood,
     isOutdated: (members) => seen.outdated !== null && members.includes(seen.outdated),
-    flushCatalog: async () => void seen.flushes++,
+    flushCatalogOf: async (inode) => void seen.flushed.push(inode),
   });
   return { wholes, seen };
 }
@@ -84,7 +102,17 @@ test('one reservation, which survives a loss of power, is valid for many files, 
   const files = await Promise.all(Array.from({ length: 65 }, () => wholes.store('v', BYTES)));
   const inodes = files.map((file) => file?.inode);
   assert.equal(new Set(inodes).size, 65);
-  assert.deepEqual([seen.reservations, seen.flushes], [2, 2]);
+  assert.deepEqual([seen.reservations, seen.flushed], [2, [100, 200]]);
+});
+
+test('another volume of the same name gets numbers of its own', async () => {
+  const { wholes, seen } = started();
+  await wholes.store('v', BYTES);
+  seen.root = 2;
+  assert.equal((await wholes.store('v', BYTES))?.inode, 200);
+  // It moves to a catalog of its own, which does not know the number.
+  seen.catalog = 3 as CatalogNumber;
+  assert.equal((await wholes.store('v', BYTES))?.inode, 300);
 });
 
 test('files for which a majority does not suffice, large ones, and those that other members do not know how to create are staged', async () => {
@@ -182,4 +210,12 @@ test('a member that is to sync answers after its sync, and refuses what it canno
     order.filter((what) => what === SYNCED_CREATE_CALL).length === 2,
     'The extra member is asked last',
   );
+});
+
+test('contents for a directory with a placement class have numbers of that class', async () => {
+  const { wholes, seen } = started();
+  const inodes: (number | undefined)[] = [];
+  for (const placement of [0, 7, 0, 7, 8]) inodes.push((await wholes.store('v', BYTES, placement))?.inode);
+  assert.deepEqual(inodes, [100, 200, 101, 201, 300]);
+  assert.deepEqual(seen.placements, [0, 7, 8]);
 });

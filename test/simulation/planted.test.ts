@@ -7,7 +7,7 @@
 import assert from 'node:assert/strict';
 import { after, before, type TestContext, test } from 'node:test';
 import { plant, plantedSources } from '../planted/plant.ts';
-import { catchPlay, KINDS, RUN_WORDS } from '../planted/planted-catches.ts';
+import { catchPlay, ignoreUnhandledErrors, KINDS, RUN_WORDS } from '../planted/planted-catches.ts';
 import { PLANTED, plantedRead } from '../planted/planted-rows.ts';
 import { wantedOf } from './cluster/arguments.ts';
 import { SCENARIOS } from './scenarios.ts';
@@ -16,11 +16,7 @@ const TEST_MS_MAX = 120_000;
 /** The reporter has written everything by then. */
 const EXIT_MS = 2_000;
 
-// Unhandled errors of a planted bug do not fail the test that detects it.
-before(() => {
-  for (const event of ['unhandledRejection', 'uncaughtException'])
-    process.removeAllListeners(event).on(event, () => undefined);
-});
+before(ignoreUnhandledErrors);
 // Timers and servers of planted code may keep the process alive, so it exits by itself; Node may not have set its exit
 // code by then.
 let [begun, passed] = [0, 0];

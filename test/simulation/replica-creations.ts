@@ -38,7 +38,7 @@ export class Creations {
     this.#id = server.id;
     this.#epoch = firstEpoch(server.id, server.incarnation);
     const { members } = server.group.firstView;
-    const place = { members, replicas: members.length };
+    const place = { members, replicas: members.length, placement: 0 };
     // The catalog reserves numbers for one life.
     this.#numbers.add({ ...place, owner: OWNER, first: FILE, last: FILE, untilMs: Infinity });
   }

@@ -74,6 +74,7 @@ export class ReplicaServer implements Process<GroupMessage> {
       appliesAtPrimary: options.appliesAtPrimary,
       heartbeatMs: options.leaseMs / 10,
       quietHeartbeatMs: options.leaseMs / 4,
+      beatsWithLease: false,
       silentMs: options.leaseMs / 2,
       readLeaseMs: options.readLeaseMs,
       startGuardUntilMs: this.processMs + options.startGuardMs,

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
-import type { FileId, ServerId } from '../../base/ids.ts';
+import { type CatalogNumber, type FileId, inodesOf, ROOT_CATALOG, type ServerId } from '../../base/ids.ts';
 import { DataFolder } from '../../server/storage/data-folder.ts';
 import { FolderError, type FolderErrorCode } from '../../server/storage/folder-error.ts';
 import { FOLDER, temporaryFolder } from './stores.ts';
@@ -127,12 +127,12 @@ describe('data folder', () => {
 
   test('remembers from which file on it has had its replicas', () => {
     const made = DataFolder.open(folder, FOLDER);
-    assert.equal(made.firstFileId, null, 'It has not been notified yet');
-    made.setFirstFileId(17 as FileId);
+    assert.equal(made.firstFileId(ROOT_CATALOG), null, 'It has not been notified yet');
+    made.setFirstFileId(ROOT_CATALOG, 17 as FileId);
     made.close();
     const again = DataFolder.open(folder, FOLDER);
-    assert.equal(again.firstFileId, 17);
-    assert.throws(() => again.setFirstFileId(18 as FileId), /first file id is set once/);
+    assert.equal(again.firstFileId(ROOT_CATALOG), 17);
+    assert.throws(() => again.setFirstFileId(ROOT_CATALOG, 18 as FileId), /first file id is set once/);
     again.close();
   });
 
@@ -141,7 +141,7 @@ describe('data folder', () => {
     const [held, next] = [20 as FileId, (20 + 4_096) as FileId];
     const first = open('one');
     assert.equal(first.trustOfNew(held), null, 'How far the folder can be trusted is not known yet');
-    first.setFirstFileId(17 as FileId);
+    first.setFirstFileId(ROOT_CATALOG, 17 as FileId);
     first.recordReplica(held);
     assert.equal(first.trustOfNew(16 as FileId), 'lost');
     assert.equal(first.trustOfNew(held), 'intact', 'It would be here');
@@ -168,6 +168,87 @@ describe('data folder', () => {
     const darkAgain = open('three');
     assert.equal(darkAgain.trustOfNew(next), 'suspect');
     darkAgain.close();
+  });
+
+  test('trusts replicas by what it knows of the catalog of their files alone', () => {
+    const open = (bootId: string) => DataFolder.open(folder, { ...FOLDER, bootId });
+    const meta = () => JSON.parse(fs.readFileSync(path.join(folder, 'META'), 'utf8'));
+    const [volume, other] = [3 as CatalogNumber, 4 as CatalogNumber];
+    const file = (catalog: CatalogNumber, place: number) => (inodesOf(catalog).first + place) as FileId;
+    const first = open('one');
+    first.setFirstFileId(ROOT_CATALOG, 17 as FileId);
+    assert.equal(meta().format, 1, 'An earlier release may use it');
+    assert.equal(first.trustOfNew(file(volume, 9)), null, 'It is not registered with that catalog');
+    first.setFirstFileId(volume, file(volume, 5));
+    assert.equal(meta().format, 3, 'An earlier release would trust them as files of the root catalog');
+    assert.equal(first.trustOfNew(file(volume, 4)), 'lost');
+    assert.equal(first.trustOfNew(file(volume, 5)), 'intact');
+    assert.equal(first.trustOfNew(file(other, 5)), null);
+    assert.equal(first.trustOfNew(16 as FileId), 'lost');
+    assert.throws(() => first.setFirstFileId(volume, file(volume, 6)), /first file id is set once/);
+    first.recordReplica(file(volume, 9));
+    first.recordReplica(file(other, 9));
+    first.close();
+    const dark = open('two');
+    assert.deepEqual(
+      [ROOT_CATALOG, volume, other].map((one) => dark.firstFileId(one)),
+      [17, file(volume, 5), null],
+    );
+    assert.equal(dark.trustOfNew(17 as FileId), 'intact', 'No replica of the root catalog was missed');
+    assert.equal(dark.trustOfNew(file(volume, 9)), 'suspect');
+    assert.equal(dark.trustOfNew(file(volume, 9 + 4_096)), 'intact');
+    dark.setFirstFileId(other, file(other, 0));
+    assert.equal(dark.trustOfNew(file(other, 9)), 'suspect', 'It was recorded before the catalog was known');
+    assert.equal(dark.trustOfNew(file(other, 9 + 4_096)), 'intact');
+    dark.markRecovered();
+    dark.forgetCatalog(other);
+    assert.deepEqual(Object.keys(meta().catalogs), ['3']);
+    assert.equal(dark.trustOfNew(file(other, 9)), null, 'It has no replica of a removed catalog');
+    dark.close();
+    for (const catalogs of [
+      null,
+      { 0: meta().catalogs[3] },
+      { 3: { ...meta().catalogs[3], heldBelow: -1 } },
+      { x: {} },
+    ]) {
+      const whole = meta();
+      fs.writeFileSync(path.join(folder, 'META'), JSON.stringify({ ...whole, catalogs }));
+      assert.throws(() => open('two'), refused('damaged', /contains invalid catalogs/));
+      fs.writeFileSync(path.join(folder, 'META'), JSON.stringify(whole));
+    }
+  });
+
+  test('is used as before if an earlier release wrote it', () => {
+    const meta = () => JSON.parse(fs.readFileSync(path.join(folder, 'META'), 'utf8'));
+    const made = DataFolder.open(folder, { ...FOLDER, bootId: 'one' });
+    made.setFirstFileId(ROOT_CATALOG, 17 as FileId);
+    made.recordReplica(20 as FileId);
+    made.close();
+    const { catalogs, ...earlier } = meta();
+    assert.deepEqual(catalogs, {});
+    fs.writeFileSync(path.join(folder, 'META'), JSON.stringify(earlier));
+    const upgraded = DataFolder.open(folder, { ...FOLDER, bootId: 'two' });
+    assert.deepEqual(
+      [16, 17, 20, 20 + 4_096].map((file) => upgraded.trustOfNew(file as FileId)),
+      ['lost', 'suspect', 'suspect', 'intact'],
+    );
+    assert.equal(upgraded.trustOfNew(inodesOf(1 as CatalogNumber).first), null);
+    upgraded.close();
+    assert.equal(meta().format, 1, 'The earlier release may use it again');
+  });
+
+  test('records a replica again whose record could not be written', () => {
+    const made = DataFolder.open(folder, FOLDER);
+    const meta = () => JSON.parse(fs.readFileSync(path.join(folder, 'META'), 'utf8'));
+    const file = inodesOf(2 as CatalogNumber).first;
+    const obstacle = path.join(folder, 'META.new');
+    fs.mkdirSync(obstacle);
+    assert.throws(() => made.recordReplica(file), /EISDIR/);
+    fs.rmdirSync(obstacle);
+    assert.deepEqual(meta().catalogs, {});
+    made.recordReplica(file);
+    assert.deepEqual(meta().catalogs, { 2: { bornAt: null, heldBelow: file + 4_096, missedBelow: 0 } });
+    made.close();
   });
 
   test('notices a loss of power, once', () => {

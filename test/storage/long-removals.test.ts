@@ -11,6 +11,7 @@ import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store
 import { whenRemoved } from './large-operations.ts';
 import { LossyDisk } from './lossy-disk.ts';
 import { lookInto, withLossyStore } from './lossy-store.ts';
+import { assertSameBytes } from './same-bytes.ts';
 import { DiskFixture } from './stores.ts';
 
 const FILE = fileId(1);
@@ -64,7 +65,7 @@ describe('a removal of many objects', () => {
     WHOLE.copy(expected, 0, 0, 10 * OBJECT_BYTES);
     for (const isDone of [false, true]) {
       if (isDone) await whenRemoved(store);
-      assert.deepEqual(await readAll(store), expected);
+      assertSameBytes(await readAll(store), expected);
       assert.equal(store.entries(FILE, 0, Number.MAX_SAFE_INTEGER, COUNT).length, 10);
       assert.deepEqual(store.entries(FILE, 10, 10, 1), []);
       assert.deepEqual(store.locate(FILE, 0, WHOLE.length, 1).extents.at(-1)?.begin, 0);
@@ -91,12 +92,12 @@ describe('a removal of many objects', () => {
       assert.equal(store.removalsPending, 1, `Object ${index} does not wait for all slices`);
       if (index === 200) continue;
       expected.set(bytes, index * OBJECT_BYTES);
-      assert.deepEqual((await readAll(store)).subarray(0, expected.length), expected);
+      assertSameBytes((await readAll(store)).subarray(0, expected.length), expected);
     }
     const last = pattern(10, 9);
     await write(store, 6, 170 * OBJECT_BYTES, last);
     expected.set(last, 170 * OBJECT_BYTES);
-    assert.deepEqual((await readAll(store)).subarray(0, expected.length), expected);
+    assertSameBytes((await readAll(store)).subarray(0, expected.length), expected);
     await whenRemoved(store);
     await store.flush(FILE);
     const container = path.join(fixture.path, 'objects', '01', '1.dat');
@@ -105,7 +106,7 @@ describe('a removal of many objects', () => {
     assert.equal(fs.statSync(container).size, size, 'The new objects are in slots of the removed ones');
     await fixture.reopen();
     WHOLE.copy(expected, 30 * OBJECT_BYTES, 0, 100 * OBJECT_BYTES);
-    assert.deepEqual((await readAll(fixture.store)).subarray(0, expected.length), expected);
+    assertSameBytes((await readAll(fixture.store)).subarray(0, expected.length), expected);
   });
 
   test('is followed by another one, an installation, a snapshot, and a removal of the replica', async () => {
@@ -116,7 +117,7 @@ describe('a removal of many objects', () => {
     assert.equal(store.entries(fileId(9), 0, COUNT, COUNT).length, 100);
     await truncate(store, 5, 50 * OBJECT_BYTES);
     await store.install(FILE, epoch(2), 5, NO_SESSIONS, null);
-    assert.deepEqual(await readAll(store), WHOLE.subarray(0, 50 * OBJECT_BYTES));
+    assertSameBytes(await readAll(store), WHOLE.subarray(0, 50 * OBJECT_BYTES));
     const { attributes, from, record } = { ...describeFile(store, FILE), from: { epoch: epoch(2), seq: 5 } };
     const changes = new Map([[49, null]]);
     await store.install(FILE, epoch(3), 6, NO_SESSIONS, { attributes, changes, from, record });
@@ -126,7 +127,7 @@ describe('a removal of many objects', () => {
     await begin(store, FILE, OBJECT_BYTES);
     assert.deepEqual(store.entries(FILE, 0, COUNT, COUNT), []);
     const preserved = Buffer.from(await store.read(fileId(9), 0, WHOLE.length));
-    assert.deepEqual(preserved, WHOLE.subarray(0, 100 * OBJECT_BYTES), 'The snapshot has its own objects');
+    assertSameBytes(preserved, WHOLE.subarray(0, 100 * OBJECT_BYTES), 'The snapshot has its own objects');
     await store.remove(fileId(9));
   });
 
@@ -138,7 +139,7 @@ describe('a removal of many objects', () => {
       await new Promise((resolve) => setImmediate(resolve));
     assert.equal(fixture.store.removalsPending, 0);
     await truncate(fixture.store, 3, WHOLE.length);
-    assert.deepEqual(
+    assertSameBytes(
       (await readAll(fixture.store)).subarray(10 * OBJECT_BYTES),
       Buffer.alloc(190 * OBJECT_BYTES),
     );
@@ -171,9 +172,9 @@ test('a process killed during a removal loses none of it, and a loss of power al
           const expected = Buffer.alloc(WHOLE.length);
           (seq === 1 ? WHOLE : after).copy(expected);
           if (seq === 3) await truncate(left, 4, WHOLE.length);
-          assert.deepEqual(await readAll(left), expected, `SEED=${seed}, ${boot} at ${seq}`);
+          assertSameBytes(await readAll(left), expected, `SEED=${seed}, ${boot} at ${seq}`);
           await whenRemoved(left);
-          assert.deepEqual(await readAll(left), expected, `SEED=${seed}, ${boot} at ${seq}`);
+          assertSameBytes(await readAll(left), expected, `SEED=${seed}, ${boot} at ${seq}`);
         };
         await lookInto(copy, boot, look, SLICES);
       }
@@ -196,7 +197,7 @@ test('a loss of power before the sync of the contents takes a pending removal ba
         outcomes.add(seq);
         if (seq !== 1) return;
         assert.equal(left.removalsPending, 0);
-        assert.deepEqual(await readAll(left), WHOLE, `SEED=${seed}`);
+        assertSameBytes(await readAll(left), WHOLE, `SEED=${seed}`);
       };
       try {
         await write(store, 2, 0, pattern(20 * OBJECT_BYTES, 2));
@@ -236,7 +237,7 @@ test('a removal that a loss of power left pending is final: later generations do
           left.apply(FILE, epoch(2), at, { kind: 'write', offset: 0, bytes, modifiedNs: 1n }, NO_SESSIONS);
         await left.install(FILE, epoch(2), seq, NO_SESSIONS, null);
         await whenRemoved(left);
-        assert.deepEqual(await readAll(left), kept);
+        assertSameBytes(await readAll(left), kept);
         await apply(3, pattern(WHOLE.length, 2));
         await left.flush(FILE);
         await apply(4, pattern(WHOLE.length, 3));
@@ -248,7 +249,7 @@ test('a removal that a loss of power left pending is final: later generations do
       const look = async (left: DiskStore): Promise<void> => {
         const { seq } = left.record(FILE) ?? { seq: -1 };
         found.add(`at ${seq}`);
-        assert.deepEqual(await readAll(left), Buffer.from(pattern(WHOLE.length, seq - 1)), `SEED=${seed}`);
+        assertSameBytes(await readAll(left), Buffer.from(pattern(WHOLE.length, seq - 1)), `SEED=${seed}`);
       };
       await lookInto(`${copy}-again`, 'three', look, SLICES);
     }, SLICES);

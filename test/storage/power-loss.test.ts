@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe, test } from 'node:test';
-import type { FileId } from '../../base/ids.ts';
+import { type FileId, ROOT_CATALOG } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
 import { DataFolder } from '../../server/storage/data-folder.ts';
 import { DiskStore } from '../../server/storage/disk-store.ts';
@@ -301,7 +301,7 @@ async function bear(store: DiskStore, folder: DataFolder, contents: Uint8Array):
     { kind: 'write', offset: 0, bytes: contents, modifiedNs: 1n },
     { kind: 'settling' },
   ] as const;
-  folder.setFirstFileId(fileId(1));
+  folder.setFirstFileId(ROOT_CATALOG, fileId(1));
   for (const file of FILES) folder.recordReplica(file);
   const births = FILES.map((file) => ({ file, operations }));
   assert.deepEqual(await store.createWithContents(births, epoch(1), VIEW, OBJECT_BYTES), [null, null]);

@@ -5,6 +5,7 @@
  * objects, so that slots are used again all the time.
  */
 import assert from 'node:assert/strict';
+import { AsyncLocalStorage } from 'node:async_hooks';
 import fs from 'node:fs';
 import path from 'node:path';
 import { type TestContext, test } from 'node:test';
@@ -12,6 +13,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import type { FileId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
 import type { Epoch } from '../../replica/epoch.ts';
+import { Slices } from '../../server/storage/slices.ts';
 import type { FileStore } from '../../server/storage/store.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { describeFile } from '../conformance/description.ts';
@@ -185,10 +187,22 @@ test('a file and those that borrow from it are removed at the same time', async 
   }
 });
 
-test('a file that is still being removed outlives the last that borrows from it, in the index too', async () => {
+test('a file that is still being removed outlives the last that borrows from it, in the index too', async ({
+  mock,
+}) => {
   const SNAPSHOT = fileId(9);
   const COUNT = 200;
   const slices = { rowsPerSlice: 2 };
+  const lender = new AsyncLocalStorage<{ slices: number }>();
+  const removalBegun = Promise.withResolvers<void>();
+  const snapshotRemoved = Promise.withResolvers<void>();
+  const { run } = Slices.prototype;
+  mock.method(Slices.prototype, 'run', async function (this: Slices, slice: () => Promise<void>) {
+    const removal = lender.getStore();
+    if (removal !== undefined) removalBegun.resolve();
+    if (removal !== undefined && removal.slices++ > 0) await snapshotRemoved.promise;
+    return run.call(this, slice);
+  });
   await withLossyStore(async ({ folder, store, copyAfterKill }) => {
     const write = async (seq: number, bytes: Uint8Array): Promise<void> =>
       store.apply(FILE, epoch(1), seq, { kind: 'write', offset: 0, bytes, modifiedNs: 1n }, NO_SESSIONS);
@@ -198,12 +212,19 @@ test('a file that is still being removed outlives the last that borrows from it,
     await store.apply(FILE, epoch(1), 2, preserve, NO_SESSIONS);
     await write(3, pattern(COUNT * OBJECT_BYTES, 3));
     let isOver = false;
-    const removing = store.remove(FILE).finally(() => {
-      isOver = true;
-    });
-    await store.remove(SNAPSHOT);
-    assert.equal(isOver, false, 'Slices still delete the rows of the lender');
-    await lookInto(copyAfterKill(), 'one', async (left, { path: copy }) => {
+    const removal = { slices: 0 };
+    const removing = lender
+      .run(removal, () => store.remove(FILE))
+      .finally(() => {
+        isOver = true;
+      });
+    await removalBegun.promise;
+    const killed = await store
+      .remove(SNAPSHOT)
+      .then(copyAfterKill)
+      .finally(() => snapshotRemoved.resolve());
+    assert.ok(removal.slices > 0 && !isOver, 'Slices still delete the rows of the lender');
+    await lookInto(killed, 'one', async (left, { path: copy }) => {
       assert.equal(left.record(FILE), null);
       assert.equal(fs.existsSync(path.join(copy, 'objects', '01', '1.dat')), false);
       await begin(left, FILE, OBJECT_BYTES);

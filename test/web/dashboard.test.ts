@@ -95,6 +95,23 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
     assert.ok(frames >= 1 && frames <= 30, `${frames} frames in two seconds`);
   });
 
+  test('a volume with a catalog of its own is shown with the members and the primary of that', async () => {
+    const settings = { replicas: 3, objectBytes: 65_536 };
+    await cluster.client.command({ kind: 'catalog-create', name: 'own', ...settings });
+    const catalogs = page.locator('#catalogs');
+    assert.ok(await catalogs.isHidden());
+    await page.getByRole('button', { name: 'Top folder of main' }).click();
+    const volumes = page.getByLabel('Volume', { exact: true });
+    await volumes.getByRole('option', { name: 'own' }).waitFor({ ...WAIT, state: 'attached' });
+    await volumes.selectOption('own');
+    await catalogs
+      .getByText(/^own has a catalog of its own, on s1, s2, s3; its primary is s[123]\.$/)
+      .waitFor(WAIT);
+    await volumes.selectOption('main');
+    await catalogs.waitFor({ ...WAIT, state: 'hidden' });
+    await cluster.client.command({ kind: 'volume-remove', name: 'own' });
+  });
+
   test('a file is uploaded, listed, and downloaded byte for byte', async () => {
     const buffer = Buffer.from('from a browser\n'.repeat(1_000));
     await page

@@ -1,5 +1,6 @@
 import { ERRORS } from '../../../base/errors.ts';
 import { type Schema, Type } from '../../../wire/schema.ts';
+import { USER_PATHS } from '../../requests/path.ts';
 import type { RouteRole } from '../roles.ts';
 import { FILE_OPERATIONS } from './file-operations.ts';
 import type { AnswerText, Media, Operation, Operations } from './operation.ts';
@@ -12,9 +13,6 @@ export interface KnownRoute {
 }
 
 export const OPERATIONS: Operations = { ...FILE_OPERATIONS, ...OTHER_OPERATIONS };
-
-/** The router does not see the rest of these paths: a user's path with any number of names. */
-const USER_PATHS: ReadonlySet<string> = new Set(['/v1/files', '/v1/info']);
 
 const PARAMETERS: Readonly<Record<string, Schema>> = {
   volume: Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}$' }),
@@ -36,6 +34,16 @@ const Problem = Type.Object({
     Type.Object({ owner: Type.String(), token: Type.Integer(), remainingMs: Type.Number() }),
   ),
   outdated: Type.Optional(Type.Array(Type.String())),
+  elsewhere: Type.Optional(Type.Literal(true)),
+  movedTo: Type.Optional(Type.Integer({ minimum: 0 })),
+  junction: Type.Optional(
+    Type.Object({
+      volume: Type.String(),
+      catalog: Type.Integer(),
+      inode: Type.Integer(),
+      path: Type.String(),
+    }),
+  ),
 });
 
 const PROBLEM = {
@@ -83,7 +91,7 @@ function undescribed({ method, url }: KnownRoute): Operation | null {
 }
 
 function pathOf(url: string): string {
-  if (USER_PATHS.has(url)) return `${url}/{volume}/{path}`;
+  if (USER_PATHS.includes(url)) return `${url}/{volume}/{path}`;
   return url.replace(/:([a-z]+)/g, '{$1}');
 }
 

@@ -36,6 +36,8 @@ const KEY = {
     'Idempotency key: a repeated request gets the first answer and is not executed again',
   ),
 };
+const Located = Type.Object({ volume: Type.String(), path: Type.String(), catalog: Type.Integer() });
+const Attached = Type.Object({ volume: Type.String(), inode: Type.Integer() });
 const Snapshot = Type.Object({
   snapshot: Type.String(),
   volume: Type.String(),
@@ -61,6 +63,7 @@ const Entry = Type.Object({
   modified: Type.String({ format: 'date-time' }),
   etag: Type.Optional(Type.String()),
   target: Type.Optional(Type.String()),
+  attached: Type.Optional(Type.String()),
 });
 export const Listing = Type.Object({ entries: Type.Array(Entry), more: Type.Boolean() });
 
@@ -71,6 +74,7 @@ const TreeCopy = Type.Object({
   bytes: Type.Integer(),
   same: Type.Integer(),
   skipped: Type.Array(Type.String()),
+  junctions: Type.Optional(Type.Array(Type.Object({ path: Type.String(), volume: Type.String() }))),
   more: Type.Boolean(),
   next: Type.Optional(Type.String()),
 });
@@ -291,6 +295,27 @@ export const FILE_OPERATIONS: Operations = {
     id: 'removeSnapshot',
     tag: 'files',
     summary: 'Removes a snapshot; its space is freed in the background',
+    answers: { 204: done },
+  },
+  'GET /v1/locate': {
+    id: 'locatePath',
+    tag: 'files',
+    summary: 'The volume and path to which a path leads through attached volumes',
+    query: { end: text('target, or name: an attached volume at the end of the path is not entered') },
+    answers: { 200: jsonAnswer('Volume, path, and the number of the volume’s catalog', Located) },
+  },
+  'PUT /v1/junctions': {
+    id: 'attachVolume',
+    tag: 'files',
+    summary: 'Attaches a volume with a catalog of its own at a new directory of another volume',
+    query: { volume: text('The volume that is attached') },
+    answers: { 201: jsonAnswer('The volume, and the directory at which it is attached', Attached) },
+  },
+  'DELETE /v1/junctions': {
+    id: 'detachVolume',
+    tag: 'files',
+    summary: 'Detaches the volume that is attached at a directory, and removes the directory',
+    query: { volume: text('Without a path: the attached volume, wherever it is attached') },
     answers: { 204: done },
   },
   'GET /v1/info': {

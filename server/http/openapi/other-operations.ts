@@ -151,7 +151,14 @@ export const OTHER_OPERATIONS: Operations = {
   'GET /readyz': cluster('readyz', 'Readiness probe', { answers: page('Yes') }),
   'GET /metrics': cluster('metrics', 'Metrics in the Prometheus format', { answers: page('Metrics') }),
   'POST /v1/data/:file/members': cluster('moveReplicas', 'Moves the replicas of a file', {
-    body: json(Members),
+    body: json(
+      Type.Object({
+        ...Members.properties,
+        decidedBy: Type.Optional(
+          Type.Integer({ description: 'The view by which they were chosen: a later view stays as it is' }),
+        ),
+      }),
+    ),
   }),
   'POST /v1/catalog/members': cluster('moveCatalog', 'Moves the catalog', { body: json(Members) }),
   'POST /v1/catalog/commands': {

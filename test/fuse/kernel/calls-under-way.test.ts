@@ -16,7 +16,7 @@ test('the close of a killed program gets two seconds, and is then answered with 
     () => 'killed',
   );
   const begin = (unique: number, request: CallUnderWay['request']): void => {
-    calls.begin({ header: { ...HEADER, unique }, request, lateAtMs: Number.POSITIVE_INFINITY });
+    calls.begin({ header: { ...HEADER, unique }, request, lateAtMs: () => Number.POSITIVE_INFINITY });
     calls.interrupt(unique);
   };
   begin(2, { kind: 'persist', handle: 1 });
@@ -45,7 +45,7 @@ test('a lock call of a killed program is answered at once, before its outcome is
   const begin = (unique: number): AbortSignal => {
     const abort = new AbortController();
     const request = { kind: 'lock', handle: 1, lock, waits: false } as const;
-    calls.begin({ header: { ...HEADER, unique }, request, lateAtMs: Number.POSITIVE_INFINITY, abort });
+    calls.begin({ header: { ...HEADER, unique }, request, lateAtMs: () => Number.POSITIVE_INFINITY, abort });
     calls.interrupt(unique);
     return abort.signal;
   };
@@ -68,7 +68,7 @@ test('readsAnswered resolves once each earlier read of the node has ended, howev
   );
   const begin = (unique: number, node = 7): CallUnderWay => {
     const request = { kind: 'read', handle: 1, offset: 0, length: 1 } as const;
-    const call = { header: { ...HEADER, node, unique }, request, lateAtMs: Number.POSITIVE_INFINITY };
+    const call = { header: { ...HEADER, node, unique }, request, lateAtMs: () => Number.POSITIVE_INFINITY };
     calls.begin(call);
     return call;
   };

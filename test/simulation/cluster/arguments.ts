@@ -35,6 +35,7 @@ Exit code 1: a seed violates a rule; 2: a mistake on the command line.
   --clients N      0 to 4 clients of the library
   --mounts N       0 to 4 machines with a mount
   --volumes N      1 to 3
+  --own-catalogs   each volume has a catalog of its own
   --cache NAME     of mounts: ${CACHES.join(', ')}
   --workload A,B   ${wrapped(NAMED_WORKLOADS.map(({ name }) => name))}
                    What is not given of these six is drawn from the seed.
@@ -68,7 +69,7 @@ export function wantedOf(words: readonly string[]): CommandLine<Wanted> {
   ];
   return commandLineOf(
     words,
-    { texts, flags: ['trace', 'calm', 'shrink', 'end-early', 'member-reads'] },
+    { texts, flags: ['trace', 'calm', 'shrink', 'end-early', 'member-reads', 'own-catalogs'] },
     ({ texts: given, flags }) => {
       const { seed, count, for: span = '60s', gap, cache, workload, faults, without } = given;
       const forMs = timeOf('for', span);
@@ -87,6 +88,7 @@ export function wantedOf(words: readonly string[]): CommandLine<Wanted> {
         ...(gap === undefined ? {} : { gapMs: timeOf('gap', gap) }),
         ...(flags.has('calm') ? { faults: [] } : {}),
         ...(without === undefined ? {} : leftOut(without)),
+        ...(flags.has('own-catalogs') ? { ownCatalogs: true } : {}),
         ...(flags.has('member-reads') ? { forcesMemberReads: true } : {}),
         endsAtViolation: flags.has('end-early'),
       };
@@ -150,6 +152,7 @@ export function commandOf(options: RunOptions): string {
   if (gapMs !== undefined) words.push(`--gap ${gapMs}ms`);
   if (workloads !== undefined) words.push(`--workload ${workloads.join()}`);
   if (faults !== undefined) words.push(faults.length === 0 ? '--calm' : `--faults ${faults.join()}`);
+  if (options.ownCatalogs === true) words.push('--own-catalogs');
   if (options.forcesMemberReads === true) words.push('--member-reads');
   const without = [...(options.withoutFaults ?? []), ...(options.withoutThreads ?? [])];
   if (without.length > 0) words.push(`--without ${without.join()}`);

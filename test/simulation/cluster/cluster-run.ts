@@ -13,6 +13,7 @@ import type { Cache, SimulatedMachine } from './simulated-machine.ts';
 import { starveAll } from './starve.ts';
 import type { Workload } from './workload.ts';
 import { MOUNT_WORKLOADS, NAMED_WORKLOADS, WORKLOADS } from './workloads/all.ts';
+import { volumeMoves } from './workloads/volume-moves.ts';
 
 /** The threads of a client, and processes of a mount; more if there are more workloads. */
 const THREADS_MIN = 3;
@@ -34,6 +35,8 @@ export interface RunOptions {
   readonly cache?: Cache;
   /** 1 if absent. */
   readonly volumes?: number;
+  /** Each volume has a catalog of its own. */
+  readonly ownCatalogs?: boolean;
   /** Names; all if absent. */
   readonly workloads?: readonly string[];
   readonly forMs: number;
@@ -81,13 +84,22 @@ export interface RunReport {
 
 /** Runs one seed: a cluster with clients and mounts, and faults; then all is healed and judged. */
 export function runCluster(options: RunOptions): Promise<RunReport> {
-  const { seed, servers, clients, mounts = 0, cache = 'leases', volumes = 1, onNote } = options;
+  const { seed, servers, clients, mounts = 0, cache = 'leases', volumes = 1, ownCatalogs, onNote } = options;
   const workloads = workloadsOf(options);
   const losesAllPower = workloads.every(({ toleratesPowerOfAll }) => toleratesPowerOfAll === true);
   const hasMountWork = workloads.some(
     (workload) => MOUNT_WORKLOADS.includes(workload) || !WORKLOADS.includes(workload),
   );
-  const shape = { seed, servers, clients, mounts, cache, volumes, losesAllPower, hasMountWork };
+  const movesVolumes = workloads.includes(volumeMoves);
+  const machines = { servers, clients, mounts, cache, volumes };
+  const shape = {
+    seed,
+    ...machines,
+    losesAllPower,
+    hasMountWork,
+    ownCatalogs: ownCatalogs === true,
+    movesVolumes,
+  };
   return SimulatedCluster.use(shape, onNote, (cluster) => new ClusterRun(cluster, options).play());
 }
 

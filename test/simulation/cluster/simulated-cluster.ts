@@ -12,6 +12,7 @@ import type { SimulatedProcess } from './simulated-process.ts';
 import { type ClusterNet, SimulatedServer } from './simulated-server.ts';
 import { SimulatedPeers } from './simulated-transport.ts';
 import type { VirtualTime } from './virtual-time.ts';
+import { VolumesClient } from './volumes-client.ts';
 
 const LEASE_MS = 2_000;
 const SKEW_MS = 100;
@@ -43,6 +44,10 @@ export interface ClusterShape {
   readonly replicas?: number;
   /** All servers may lose their power at once, at any time. */
   readonly losesAllPower?: boolean;
+  /** Each volume has a catalog of its own. */
+  readonly ownCatalogs?: boolean;
+  /** Volumes move to catalogs of their own. */
+  readonly movesVolumes?: boolean;
   /** Programs use mounts in all ways; some mounts have a short time limit for calls. */
   readonly hasMountWork?: boolean;
 }
@@ -142,6 +147,11 @@ export class SimulatedCluster {
     return derived(this.seed, purpose);
   }
 
+  /** The command that creates a volume. */
+  get volumeCreate(): 'volume-create' | 'catalog-create' {
+    return this.shape.ownCatalogs === true ? 'catalog-create' : 'volume-create';
+  }
+
   get origins(): string[] {
     return this.servers.map((_, index) => originOf(index));
   }
@@ -164,7 +174,6 @@ export class SimulatedCluster {
     return [...this.serverIds, ...this.clients.map(({ name }) => name), ...daemons];
   }
 
-  /** @param others the options of its command line that name the other servers */
   #server(index: number, others: readonly string[]): SimulatedServer {
     const id = `s${index + 1}`;
     const draw = this.draw(`clock of ${id}`);
@@ -179,13 +188,19 @@ export class SimulatedCluster {
       offsetMs: (draw.next() - 0.5) * 0.8 * SKEW_MS,
       driftPpm: (draw.next() - 0.5) * 60,
       logLevel: this.#logs ? 'info' : 'silent',
-      flags: ['--id', id, '--listen', `127.0.0.1:${PORT + index}`, ...others, ...timing, ...extra],
+      others,
+      flags: ['--id', id, '--listen', `127.0.0.1:${PORT + index}`, ...timing, ...extra],
     });
+  }
+
+  /** The options of a server that joins. */
+  get joining(): readonly string[] {
+    return ['--join', this.origins.join()];
   }
 
   /** Starts a further server, which joins. */
   add(): SimulatedServer {
-    const server = this.#server(this.servers.length, ['--join', this.origins.join()]);
+    const server = this.#server(this.servers.length, this.joining);
     this.servers.push(server);
     server.start();
     return server;
@@ -199,7 +214,7 @@ export class SimulatedCluster {
       'maker',
       async (client) => {
         for (const name of this.volumes) {
-          const command = { kind: 'volume-create', name, replicas, objectBytes: OBJECT_BYTES } as const;
+          const command = { kind: this.volumeCreate, name, replicas, objectBytes: OBJECT_BYTES } as const;
           await client.command(command, { timeoutMs: START_MS_MAX });
         }
       },
@@ -215,7 +230,9 @@ export class SimulatedCluster {
   /** @returns a client of the library in `process`; call it while code of that process runs */
   client(process: SimulatedProcess, operationTimeoutMs = OPERATION_TIMEOUT_MS): ClusterClient {
     const access = this.access(process);
-    return new ClusterClient({ world: process, servers: this.origins, access, operationTimeoutMs });
+    const options = { world: process, servers: this.origins, access, operationTimeoutMs };
+    const { ownCatalogs = false, movesVolumes = false } = this.shape;
+    return ownCatalogs || movesVolumes ? new VolumesClient(options) : new ClusterClient(options);
   }
 
   /** Runs a program on a machine of its own to its end. @returns null, or why it did not end */

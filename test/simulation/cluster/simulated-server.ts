@@ -28,6 +28,8 @@ const RESTART_MS = 1_000;
 export interface ServerOptions {
   readonly id: string;
   readonly flags: readonly string[];
+  /** The options of its command line that name the other servers. */
+  readonly others: readonly string[];
   readonly origin: string;
   /** The folder of its disk. */
   readonly folder: string;
@@ -46,6 +48,7 @@ export class SimulatedServer {
   readonly disk: PrivateDisk;
   readonly #net: ClusterNet;
   readonly #options: ServerOptions;
+  #others: readonly string[];
   #process: SimulatedProcess | null = null;
   #server: Server | null = null;
   #boots = 1;
@@ -64,6 +67,7 @@ export class SimulatedServer {
     this.origin = options.origin;
     this.#net = net;
     this.#options = options;
+    this.#others = options.others;
     this.disk = new PrivateDisk(options.folder, options.random);
   }
 
@@ -95,7 +99,11 @@ export class SimulatedServer {
     mountDisk(process, this.disk);
     const log = this.#log(logLevel);
     const rebuild = this.rebuilds ? ['--rebuild'] : [];
-    const config = readConfig([...flags, ...rebuild, '--data', this.disk.folder], {}, () => '');
+    const config = readConfig(
+      [...flags, ...this.#others, ...rebuild, '--data', this.disk.folder],
+      {},
+      () => '',
+    );
     const machine: Machine = {
       bootId: `boot-${this.#boots}`,
       peerTransport: (options) => peers.join(process, options),
@@ -141,8 +149,9 @@ export class SimulatedServer {
     this.#end(true);
   }
 
-  /** Replaces its disk by an empty one; its process ends. */
-  loseDisk(): void {
+  /** Replaces its disk by an empty one; its process ends. @param others as the options, from its next start on */
+  loseDisk(others = this.#others): void {
+    this.#others = others;
     this.#boots++;
     this.#end(true);
     this.disk.replace();

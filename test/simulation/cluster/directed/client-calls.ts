@@ -1,17 +1,20 @@
 import { ServiceError } from '../../../../base/errors.ts';
-import type { ServerId } from '../../../../base/ids.ts';
+import { ROOT_CATALOG, type ServerId } from '../../../../base/ids.ts';
 import type { ClusterClient } from '../../../../client/cluster/cluster-client.ts';
 import type { FileHandle } from '../../../../client/cluster/file-handle.ts';
 import type { ChannelAnswer, HttpChannel } from '../../../../platform/http-channel.ts';
 import { INODE_FLAGS, type InodeFlag } from '../../../../wire/inode-flags.ts';
 import { createFile, textOf } from '../workloads/parts.ts';
+import { attachmentCalls } from './attachment-calls.ts';
 import type { Caller, CallOutcome } from './stage.ts';
 
 /** A call without a value returns an empty one. */
-type Calls = Readonly<Record<string, (...words: string[]) => Promise<unknown>>>;
+export type Calls = Readonly<Record<string, (...words: string[]) => Promise<unknown>>>;
 
 /** https://tus.io */
 const TUS = { 'tus-resumable': '1.0.0' };
+
+const MOVED_CHECK_MS = 50;
 
 /** A program with a client library, which also sends single REST requests. */
 export class ClientCalls implements Caller {
@@ -19,6 +22,7 @@ export class ClientCalls implements Caller {
   readonly #volume: string;
   readonly #channel: (server: string) => HttpChannel;
   readonly #serverId: (name: string) => string;
+  readonly #volumeCreate: 'volume-create' | 'catalog-create';
   readonly #files = new Map<string, FileHandle>();
   /** The paths of uploads; all programs know them. */
   readonly #uploads: Map<string, string>;
@@ -30,12 +34,14 @@ export class ClientCalls implements Caller {
     uploads: Map<string, string>,
     channel: (server: string) => HttpChannel,
     serverId: (name: string) => string,
+    volumeCreate: 'volume-create' | 'catalog-create',
   ) {
     this.#client = client;
     this.#volume = volume;
     this.#uploads = uploads;
     this.#channel = channel;
     this.#serverId = serverId;
+    this.#volumeCreate = volumeCreate;
     this.#calls = this.#table();
   }
 
@@ -61,7 +67,14 @@ export class ClientCalls implements Caller {
     };
     const set = (change: { readonly policy?: 'quorum'; readonly quotaBytes?: number }) =>
       this.#client.command({ kind: 'volume-set', name: this.#volume, ...change });
+    const ask = async (server: string, query: object): Promise<unknown> => {
+      const headers = { 'content-type': 'application/json' };
+      const body = JSON.stringify({ query });
+      const answer = await this.#request(server, 'POST', '/v1/catalog/queries', body, headers);
+      return JSON.parse(await answer.body.text());
+    };
     return {
+      ...attachmentCalls(this.#client, this.#volume, ask),
       open: async (name = '', path = '') => {
         const { inode, replicas } = await this.#client.resolve(this.#volume, path);
         this.#files.set(name, this.#client.openFile(inode, { replicas }));
@@ -107,7 +120,17 @@ export class ClientCalls implements Caller {
       /** `policy read-only`: of files that are created from now on */
       policy: (policy = '') => set({ policy: policy as 'quorum' }),
       'make-volume': (name = '') =>
-        this.#client.command({ kind: 'volume-create', name, replicas: 3, objectBytes: 4_096 }),
+        this.#client.command({ kind: this.#volumeCreate, name, replicas: 3, objectBytes: 4_096 }),
+      /** The volume begins to move to a catalog of its own. */
+      'move-volume': () => this.#client.command({ kind: 'volume-move', name: this.#volume }),
+      'abort-move': () => this.#client.command({ kind: 'volume-move-abort', name: this.#volume }),
+      /** Waits until it is there. */
+      moved: async () => {
+        const { world } = this.#client;
+        while ((await this.#client.catalogOfVolume(this.#volume)) === ROOT_CATALOG)
+          await world.sleep(MOVED_CHECK_MS);
+      },
+      'remove-volume': (name = '') => this.#client.command({ kind: 'volume-remove', name }),
       snapshot: (name = '') => this.#client.command({ kind: 'snapshot-create', volume: this.#volume, name }),
       quota: (bytes = '') => set({ quotaBytes: Number(bytes) }),
       /** `usage namedBytes` */

@@ -3,9 +3,11 @@
  * A server is `s1`, `s2` …, or a name that `let` has defined; `a/2` is a second program on the mount `a`.
  *
  *     servers 5, replicas 5, seed 2               the cluster; before everything else
+ *     own-catalogs                                each volume has a catalog of its own
  *     mount a cache=ttl:1s,op_timeout=6s          a machine with a mount, and the options of `-o`
  *     client c 20s                                a machine with a client library, and its time limit
  *     let p be catalog-primary                    also: catalog-backup, a catalog server that is not the primary;
+ *                                                 volume-primary [more], of the catalog that has the volume;
  *                                                 stranger /x, a server without a replica of the file
  *
  *     a: open f /x creat|excl|wronly              a program's call, which succeeds; mounts have the calls of
@@ -126,6 +128,7 @@ const SETTINGS: Readonly<Record<string, Setting>> = {
   servers: (words) => ({ servers: words.natural('the number of servers', 1, 7) }),
   replicas: (words) => ({ replicas: words.natural('the number of replicas', 1, 5) }),
   seed: (words) => ({ seed: words.natural('the seed') }),
+  'own-catalogs': () => ({ ownCatalogs: true }),
 };
 
 type Reader = (words: Words) => Step;
@@ -144,10 +147,16 @@ const COMMANDS: Readonly<Record<string, Reader>> = {
   let: (words) => {
     const name = words.next('a name');
     words.expect('be');
-    const what = words.oneOf('what it is', ['catalog-primary', 'catalog-backup', 'stranger']);
+    const what = words.oneOf('what it is', [
+      ...['catalog-primary', 'catalog-backup', 'volume-primary', 'stranger'],
+    ]);
     if (what === 'stranger') {
       const path = words.next('a path');
       return async (stage) => stage.alias(name, await stage.stranger(path));
+    }
+    if (what === 'volume-primary') {
+      const volume = words.isOver() ? undefined : words.next('a volume');
+      return async (stage) => stage.alias(name, await stage.volumePrimary(volume));
     }
     const isPrimary = what === 'catalog-primary';
     return async (stage) => {

@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { ClusterClient } from '../../../../client/cluster/cluster-client.ts';
 import { decodeReplicaMessage } from '../../../../replica/codec.ts';
 import { decodeStateTransferCall, STATE_CALL } from '../../../../server/drivers/state-call.ts';
 import { CHANNEL_REPLICA, CHANNEL_REPLICA_VIEW } from '../../../../server/transport/transport.ts';
@@ -16,12 +17,13 @@ import { HeldTraffic } from './held-traffic.ts';
 /** A call that takes longer hangs. */
 const CALL_MS_MAX = 120_000;
 const MOUNT_MS_MAX = 60_000;
+const REPLICAS = 3;
 /** The bytes of the object size, before a message that names the view. */
 const OBJECT_SIZE_BYTES = 4;
 /** The object size of volumes in simulated clusters. */
 const OBJECT_BYTES = 4_096;
 
-export interface StageSettings extends Pick<ClusterShape, 'seed' | 'servers' | 'replicas'> {}
+export interface StageSettings extends Pick<ClusterShape, 'seed' | 'servers' | 'replicas' | 'ownCatalogs'> {}
 
 export const STAGE_USUAL: StageSettings = { servers: 3, seed: 1 };
 
@@ -179,6 +181,7 @@ export class Stage {
         this.#uploads,
         ask,
         (server) => this.server(server).id,
+        cluster.volumeCreate,
       );
     this.#actors.set(name, { process, victim: process, program });
   }
@@ -226,6 +229,21 @@ export class Stage {
       ({ primary } = (await client.status()).catalog);
     });
     return primary ?? fail('the catalog has no primary');
+  }
+
+  /** @returns the primary of the catalog that has the volume, which gets one. @param name absent: the usual volume */
+  async volumePrimary(name = this.cluster.volumes[0] as string): Promise<string> {
+    const { cluster } = this;
+    let primary: string | null = null;
+    await this.#ask(async ({ world }) => {
+      const options = { world, servers: cluster.origins, access: cluster.access(world as SimulatedProcess) };
+      const client = new ClusterClient(options);
+      await client.useVolume(name);
+      await client.command({ kind: 'volume-set', name, replicas: cluster.shape.replicas ?? REPLICAS });
+      primary = client.catalogPrimary;
+      await client.close();
+    });
+    return primary ?? fail('the catalog of the volume has no primary');
   }
 
   /** @returns a server without a replica of the file */

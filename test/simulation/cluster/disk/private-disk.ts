@@ -10,7 +10,7 @@ import { StoredFiles } from './stored-files.ts';
 import type { Loss } from './synced-bytes.ts';
 
 const CONTAINERS = /(^|\/)objects\/.*[^/]$/;
-const DATABASES = ['index.db', 'catalog.db'] as const;
+const DATABASES = ['index.db', 'catalog.db'];
 /** https://sqlite.org/fileformat2.html: what is at the begin of each page but the first. */
 const PAGE_BYTES = 4_096;
 
@@ -111,7 +111,8 @@ export class PrivateDisk implements SimulatedDisk {
 
   /** Damages a page of a database while no process has it open. @returns its name; null if there is none */
   rotDatabase(random: Prng): string | null {
-    const names = DATABASES.filter((name) => this.#sizeOf(name) > 0);
+    const others = this.#names().filter((name) => name.endsWith('.db') && !DATABASES.includes(name));
+    const names = [...DATABASES, ...others].filter((name) => this.#sizeOf(name) > 0);
     if (names.length === 0) return null;
     const name = random.pick(names);
     const pages = this.#sizeOf(name) / PAGE_BYTES;

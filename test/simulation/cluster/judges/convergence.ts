@@ -1,8 +1,13 @@
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import type Database from 'better-sqlite3';
+import { type CatalogNumber, catalogCell } from '../../../../base/ids.ts';
 import { dumpCatalog } from '../../../../catalog/dump.ts';
 import type { ClusterClient } from '../../../../client/cluster/cluster-client.ts';
+import { CATALOGS, folderOfCatalog } from '../../../../server/catalog/catalog-disk.ts';
 import { PLAN_MS } from '../../../../server/membership/open-plans.ts';
 import type { Finding } from '../../../../wire/http-api.ts';
+import type { ListedCatalog } from '../../../../wire/volume-catalogs.ts';
 import { assertSound } from '../../../catalog/soundness.ts';
 import type { Judge } from '../judge.ts';
 import type { Run } from '../run.ts';
@@ -26,6 +31,8 @@ const CALL = { timeoutMs: 60_000 } as const;
 const QUIET_MS = 10_000;
 /** The most requests that an idle server makes in a second. */
 const QUIET_REQUESTS_MAX = 0.5;
+/** More for each volume's catalog: a server reads its log of deletions twice in the grace time. */
+const QUIET_OF_CATALOG = 2_500 / GRACE_MS;
 /** Gauges that are zero on each idle server. */
 const ZERO = [
   ...['uploads', 'downloads', 'named_leases', 'named_lease_watches', 'named_recovering_seconds'],
@@ -56,10 +63,10 @@ interface Reserved {
 }
 
 /**
- * After healing everything becomes idle, equal and empty: the catalog's members agree and are sound; each server has
- * exactly the replicas that the catalog places there, or has reserved numbers for, of the size in the catalog; no file
- * is live or left to be collected; and `leasehold check` and `leasehold status` find nothing. Then servers make hardly
- * any requests.
+ * After healing everything becomes idle, equal and empty: the members of each catalog agree and are sound; each server
+ * has exactly the replicas that the catalogs place there, or have reserved numbers for, of the size in the catalog; no
+ * file is live or left to be collected; nothing is left of removed volumes; and `leasehold check` and `leasehold
+ * status` find nothing. Then servers make hardly any requests.
  */
 export class ConvergenceJudge implements Judge {
   async quiet(run: Run): Promise<void> {
@@ -77,7 +84,8 @@ export class ConvergenceJudge implements Judge {
     await time.run(time.nowMs + QUIET_MS);
     http.watch = null;
     const perSecond = (table.count * 1_000) / QUIET_MS;
-    if (perSecond > QUIET_REQUESTS_MAX * servers.length)
+    const catalogs = time.asHost(() => listedIn(servers, cluster.serverIds)).length;
+    if (perSecond > (QUIET_REQUESTS_MAX + catalogs * QUIET_OF_CATALOG) * servers.length)
       run.violation(`the idle cluster makes ${perSecond.toFixed(1)} requests in a second\n${table.text}`);
   }
 }
@@ -192,31 +200,103 @@ async function busyOf(run: Run, servers: readonly SimulatedServer[]): Promise<st
   );
 }
 
-/** @param members servers that have the catalog */
+/** @param members servers that have the root catalog */
 function disagreementsOf(
   servers: readonly SimulatedServer[],
   members: readonly string[],
   isWhole: boolean,
   lost: LostContents,
 ): string[] {
+  const root: CatalogReplicas = { what: 'the catalog', path: 'catalog.db', members };
+  const serving = listedIn(servers, members);
+  const found = [root, ...serving.map(replicasOf)].map((catalog) =>
+    contentsOf(servers, catalog, isWhole, lost),
+  );
+  const placed = found.flatMap((one) => one.placed);
+  const reserved = found.flatMap((one) => one.reserved);
+  return [
+    ...found.flatMap(({ left }) => left),
+    ...serving.flatMap(({ name, state }) => (state === 'ready' ? [] : [`volume "${name}" is ${state}`])),
+    ...foldersLeft(servers, serving),
+    ...misplacedOf(servers, placed, reserved),
+  ];
+}
+
+/** A volume's catalog in the list of the root catalog. */
+interface Listed extends Pick<ListedCatalog, 'name' | 'state'> {
+  readonly number: CatalogNumber;
+  readonly members: readonly string[];
+}
+
+/** @returns volumes' catalogs that are not removed, in the root catalog of the first of the members */
+function listedIn(servers: readonly SimulatedServer[], members: readonly string[]): Listed[] {
+  const member = servers.find(({ id }) => members.includes(id));
+  if (member === undefined) return [];
+  return readDatabaseCopy<Listed[]>(member.disk.folder, 'catalog.db', [], (database) => {
+    const rows = database
+      .prepare("SELECT number, name, state, members FROM volume_catalogs WHERE state <> 'removed'")
+      .all();
+    return (rows as (Omit<Listed, 'members'> & { readonly members: string })[]).map((row) => ({
+      ...row,
+      members: row.members.split(','),
+    }));
+  });
+}
+
+interface CatalogReplicas {
+  readonly what: string;
+  /** Of its database, in the data folder of each member. */
+  readonly path: string;
+  readonly members: readonly string[];
+}
+
+function replicasOf({ number, name, members }: Listed): CatalogReplicas {
+  return { what: `the catalog of volume "${name}"`, path: `${folderOf(number)}/catalog.db`, members };
+}
+
+const folderOf = (number: CatalogNumber): string => folderOfCatalog(catalogCell(number)).join('/');
+
+/** What a catalog says, and what is wrong with its replicas. */
+function contentsOf(
+  servers: readonly SimulatedServer[],
+  { what, path, members }: CatalogReplicas,
+  isWhole: boolean,
+  lost: LostContents,
+): { readonly left: string[]; readonly placed: readonly Placed[]; readonly reserved: readonly Reserved[] } {
   const left: string[] = [];
   const texts = new Map<string, string[]>();
   let placed: readonly Placed[] = [];
   let reserved: readonly Reserved[] = [];
   for (const { id, disk } of servers) {
     if (!members.includes(id)) continue;
-    readDatabaseCopy(disk.folder, 'catalog.db', null, (database) => {
-      const text = [...dumpCatalog(database)].join('\n');
-      texts.set(text, [...(texts.get(text) ?? []), id]);
-      left.push(...unsettledIn(database, lost));
+    const text = readDatabaseCopy(disk.folder, path, null, (database) => {
+      left.push(...unsettledIn(database, lost).map((one) => `${what}: ${one}`));
       placed = placedIn(database, isWhole);
       reserved = database.prepare('SELECT first, last, members FROM reserved').all() as Reserved[];
-      return null;
+      return [...dumpCatalog(database)].join('\n');
     });
+    if (text === null) left.push(`${what}: ${id} has no replica`);
+    else texts.set(text, [...(texts.get(text) ?? []), id]);
   }
-  if (texts.size !== 1)
-    left.push(`the catalogs of ${[...texts.values()].map((ids) => ids.join()).join(' and ')} differ`);
-  return [...left, ...misplacedOf(servers, placed, reserved)];
+  if (texts.size !== 1) {
+    const holders = [...texts.values()].map((ids) => ids.join()).join(' and ');
+    left.push(`${what}: the replicas of ${holders} differ`);
+  }
+  return { left, placed, reserved };
+}
+
+/** @returns replicas of volumes' catalogs on servers that are no members */
+function foldersLeft(servers: readonly SimulatedServer[], serving: readonly Listed[]): string[] {
+  return servers.flatMap(({ id, disk }) => {
+    const parent = join(disk.folder, CATALOGS);
+    if (!existsSync(parent)) return [];
+    const own = new Set(
+      serving.filter(({ members }) => members.includes(id)).map(({ number }) => folderOf(number)),
+    );
+    return readdirSync(parent)
+      .filter((name) => !own.has(`${CATALOGS}/${name}`))
+      .map((name) => `${id} has a replica of catalog ${name}, and is no member`);
+  });
 }
 
 const WAITING: Readonly<Record<string, string>> = {
@@ -235,7 +315,7 @@ function unsettledIn(database: Database.Database, lost: LostContents): string[] 
   try {
     assertSound(database);
   } catch (error) {
-    left.push(`the catalog is unsound: ${(error as Error).message}`);
+    left.push(`it is unsound: ${(error as Error).message}`);
   }
   return left;
 }

@@ -1,6 +1,7 @@
 import type { Workload } from '../workload.ts';
 import { appendLogs } from './append-logs.ts';
 import { archives } from './archives.ts';
+import { attachments } from './attachments.ts';
 import { editedFiles } from './edited-files.ts';
 import { fileLocks } from './file-locks.ts';
 import { files } from './files.ts';
@@ -15,6 +16,7 @@ import { smallFiles } from './small-files.ts';
 import { snapshots } from './snapshots.ts';
 import { syncedFiles } from './synced-files.ts';
 import { volumeLives } from './volume-lives.ts';
+import { volumeMoves } from './volume-moves.ts';
 
 /** Workloads in which programs use mounts in all ways. */
 export const MOUNT_WORKLOADS: readonly Workload[] = [
@@ -30,4 +32,4 @@ export const OF_WHOLES: readonly Workload[] = [...[membership, namedLeases, snap
 export const WORKLOADS: readonly Workload[] = [...BASIC_WORKLOADS, ...MOUNT_WORKLOADS, ...OF_WHOLES];
 
 /** All workloads; the last ones only in runs that name them. */
-export const NAMED_WORKLOADS: readonly Workload[] = [...WORKLOADS, archives];
+export const NAMED_WORKLOADS: readonly Workload[] = [...WORKLOADS, archives, attachments, volumeMoves];

@@ -125,7 +125,8 @@ async function loseDisk({ run, draw }: ClientProgram): Promise<void> {
   const { cluster } = run;
   const { weak } = cluster;
   if (cluster.isHealed || weak.isRetired || !weak.runs) return;
-  weak.loseDisk();
+  // What it is configured with names the first servers: those may have left.
+  weak.loseDisk(cluster.servers.some(({ isRetired }) => isRetired) ? cluster.joining : undefined);
   cluster.tell(`${weak.id} loses its disk`);
   run.count('lose-disk');
   cluster.restartLater(weak, draw.next() * AWAY_MS_MAX);

@@ -98,9 +98,9 @@ async function look({ client, run }: ClientProgram): Promise<void> {
 export const quotas: Workload = {
   name: 'quotas',
   demands: ['quota-exceeded of bytes', ...ACTIONS.map(({ name }) => `quota ${name}`)],
-  async prepare(_run, client) {
+  async prepare(run, client) {
     await client.command({
-      ...{ kind: 'volume-create', name: VOLUME, replicas: 3, objectBytes: 4_096, trashMs: HOUR_MS },
+      ...{ kind: run.cluster.volumeCreate, name: VOLUME, replicas: 3, objectBytes: 4_096, trashMs: HOUR_MS },
       ...{ quotaBytes: QUOTA_BYTES, quotaInodes: QUOTA_INODES },
     });
   },

@@ -169,7 +169,12 @@ export const sealedFiles: Workload = {
   toleratesPowerOfAll: true,
   async prepare(run, client) {
     const replicas = Math.min(REPLICAS_MAX, run.cluster.servers.length);
-    const command = { kind: 'volume-create', name: VOLUME, replicas, objectBytes: OBJECT_BYTES } as const;
+    const command = {
+      kind: run.cluster.volumeCreate,
+      name: VOLUME,
+      replicas,
+      objectBytes: OBJECT_BYTES,
+    } as const;
     await client.command({ ...command, policy: 'read-only' }, { timeoutMs: PREPARE_TIMEOUT_MS });
   },
   client: turns(THINK_MS_MAX, async (program) => {

@@ -5,7 +5,7 @@
  */
 import { ServiceError } from '../../../../base/errors.ts';
 import { type RestoreReport, restore } from '../../../../client/backup/restore.ts';
-import { type BackupReport, backup } from '../../../../client/backup/volume-backup.ts';
+import { backup, emptyReport } from '../../../../client/backup/volume-backup.ts';
 import type { ClusterClient } from '../../../../client/cluster/cluster-client.ts';
 import type { FileHandle } from '../../../../client/cluster/file-handle.ts';
 import type { ClientProgram } from '../program.ts';
@@ -222,11 +222,14 @@ function judgeShown(run: Run, made: Made, { id, steps }: Series, shown: Shown | 
 
 /** Archives a snapshot, and restores it as a volume of its own, which must show the same. */
 async function archive(run: Run, client: ClusterClient, made: Made): Promise<void> {
-  const report: BackupReport = { members: 0, dataBytes: 0, readAgain: 0, torn: [], leftOut: [] };
+  const report = emptyReport();
   const top = await client.resolve(`${VOLUME}@${made.name}`, '/', LAST);
   const restored: RestoreReport = { members: 0, dataBytes: 0, failed: [] };
   const volume = `restored-${made.name}`;
-  await client.command({ kind: 'volume-create', name: volume, replicas: 3, objectBytes: 4_096 }, LAST);
+  await client.command(
+    { kind: run.cluster.volumeCreate, name: volume, replicas: 3, objectBytes: 4_096 },
+    LAST,
+  );
   await restore(client, backup(client, top, report, LAST), { volume, path: '/' }, restored, LAST);
   for (const { path, why } of restored.failed)
     run.violation(`${path} of snapshot ${made.name} is not restored: ${why}`);
@@ -244,8 +247,8 @@ async function archive(run: Run, client: ClusterClient, made: Made): Promise<voi
 export const snapshots: Workload = {
   name: 'snapshots',
   demands: ['snapshot made', 'snapshot removed', 'snapshot read', 'snapshot archived'],
-  async prepare(_run, client) {
-    await client.command({ kind: 'volume-create', name: VOLUME, replicas: 3, objectBytes: 4_096 });
+  async prepare(run, client) {
+    await client.command({ kind: run.cluster.volumeCreate, name: VOLUME, replicas: 3, objectBytes: 4_096 });
   },
   client: async (program) => void (await Promise.all([write(program), snap(program)])),
   async settle(run, client) {

@@ -32,18 +32,26 @@ const create: Action = (program, name) => {
   const policy = draw.pick(['quorum', 'quorum', 'all'] as const);
   const made = { name, objectBytes: 4_096, quotaInodes: tag, policy, ...drawn(program) };
   return program.operation('create', KEY, { name, value: `${tag}` }, { exists: false }, async () => {
-    await client.command({ kind: 'volume-create', ...made }, program.patience());
+    await client.command({ kind: run.cluster.volumeCreate, ...made }, program.patience());
     return true;
   });
 };
 
+/** Names of volumes that a program is removing: two removals of a volume with its own catalog may both succeed. */
+const removalsOf = perRun(() => new Set<string>());
+
 const remove: Action = async (program, name) => {
-  const { client } = program;
+  const { client, run, world } = program;
+  const removals = removalsOf(run);
   await program.attempt('empty volume', () => empty(program, name));
-  return program.operation('unlink', KEY, { name }, { 'not-found': false }, async () => {
+  if (removals.has(name)) return;
+  removals.add(name);
+  world.onEndOnce(() => removals.delete(name));
+  await program.operation('unlink', KEY, { name }, { 'not-found': false }, async () => {
     await client.command({ kind: 'volume-remove', name }, program.patience());
     return true;
   });
+  removals.delete(name);
 };
 
 /** Removes all names of the volume, and empties its trash. */

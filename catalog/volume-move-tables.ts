@@ -1,0 +1,160 @@
+import { type CatalogNumber, catalogOfInode } from '../base/ids.ts';
+import type { MovedNumbers } from '../base/inode-catalogs.ts';
+import type { VolumeMove } from '../wire/volume-moves.ts';
+import type { OwnCatalog } from './own-catalog.ts';
+import type { Statements } from './statements.ts';
+
+export interface MoveRow extends VolumeMove {
+  /** In the root catalog's tables. */
+  readonly volume: number;
+  /** While frozen: whose numbers are up to here is recorded. Once moved: rows of numbers up to here are deleted. */
+  readonly position: number;
+  /** While frozen: 1 if no number after the last of the volume's is another volume's. */
+  readonly extends: number;
+}
+
+/** Numbers from `first` to `last`. */
+export interface NumberRun {
+  readonly first: number;
+  readonly last: number;
+}
+
+/** Queries of the volumes that do not change here, because they move or have moved, and of those that have moved. */
+export const UNCHANGING = "SELECT volume FROM volume_moves WHERE phase IN ('frozen', 'numbered', 'moved')";
+export const MOVED = "SELECT volume FROM volume_moves WHERE phase = 'moved'";
+
+const COLUMNS = 'catalog, volume, phase, position, "extends"';
+
+/**
+ * Volumes that move from the root catalog to catalogs of their own, and the numbers that move with them. A volume's
+ * catalog has the numbers of its own volume. Plain access, no rules.
+ */
+export class VolumeMoveTables {
+  readonly #statements: Statements;
+  readonly #own: OwnCatalog;
+
+  constructor(statements: Statements, own: OwnCatalog) {
+    this.#statements = statements;
+    this.#own = own;
+  }
+
+  row(catalog: number): MoveRow | undefined {
+    return this.#statements.get<MoveRow>(`SELECT ${COLUMNS} FROM volume_moves WHERE catalog = ?`, catalog);
+  }
+
+  all(): MoveRow[] {
+    return this.#statements.all<MoveRow>(`SELECT ${COLUMNS} FROM volume_moves ORDER BY catalog`);
+  }
+
+  /** Whether there has been none. */
+  get isEmpty(): boolean {
+    return this.#statements.get('SELECT 1 FROM volume_moves LIMIT 1') === undefined;
+  }
+
+  enter({ catalog, volume }: Pick<MoveRow, 'catalog' | 'volume'>, phase: MoveRow['phase']): void {
+    this.put({ catalog, volume, phase, position: 0, extends: 0 });
+  }
+
+  put({ catalog, volume, phase, position, extends: continues }: MoveRow): void {
+    this.#statements.run(
+      'INSERT OR REPLACE INTO volume_moves VALUES (?, ?, ?, ?, ?)',
+      ...[catalog, volume, phase, position, continues],
+    );
+  }
+
+  delete(catalog: number): void {
+    this.#statements.run('DELETE FROM moved_numbers WHERE catalog = ?', catalog);
+    this.#statements.run('DELETE FROM volume_moves WHERE catalog = ?', catalog);
+  }
+
+  /** Volumes that move, but have not moved yet. */
+  leaving(): number[] {
+    return this.#volumes("SELECT volume FROM volume_moves WHERE phase IN ('begun', 'frozen', 'numbered')");
+  }
+
+  /** Volumes whose changes wait. */
+  frozen(): number[] {
+    return this.#volumes("SELECT volume FROM volume_moves WHERE phase IN ('frozen', 'numbered')");
+  }
+
+  /** Volumes that have moved away, of which there are still rows. */
+  moved(): number[] {
+    return this.#volumes(MOVED);
+  }
+
+  /** Whether numbers of any volume move, or have moved. */
+  get haveNumbers(): boolean {
+    return this.#statements.get('SELECT 1 FROM moved_numbers LIMIT 1') !== undefined;
+  }
+
+  /** The catalog that has the inode if any does: the one that gave out its number, or to which its volume moved. */
+  catalogOf(inode: number): CatalogNumber {
+    return (this.#runAround(inode)?.catalog ?? catalogOfInode(inode)) as CatalogNumber;
+  }
+
+  /** The last of the numbers around `inode` that have moved away; null if the inode has not. */
+  lastMovedAround(inode: number): number | null {
+    return this.#runAround(inode)?.last ?? null;
+  }
+
+  /** The catalog's first run that ends at `from` or later. */
+  runFrom(catalog: number, from: number): NumberRun | undefined {
+    return this.#statements.get<NumberRun>(
+      'SELECT first, last FROM moved_numbers WHERE catalog = ? AND last >= ? ORDER BY last LIMIT 1',
+      ...[catalog, from],
+    );
+  }
+
+  lastRun(catalog: number): NumberRun | undefined {
+    return this.#statements.get<NumberRun>(
+      'SELECT first, last FROM moved_numbers WHERE catalog = ? ORDER BY last DESC LIMIT 1',
+      catalog,
+    );
+  }
+
+  /** Runs of other catalogs that end after `after`, ascending. */
+  runsOfOthers(catalog: number, after: number, countMax: number): NumberRun[] {
+    // Runs have no common numbers: in the order of their first ones, they ascend by their last ones, too.
+    return this.#statements.all<NumberRun>(
+      `SELECT first, last FROM moved_numbers
+       WHERE first >= COALESCE((SELECT MAX(first) FROM moved_numbers WHERE first <= ?), 0) AND last > ? AND catalog <> ?
+       ORDER BY first LIMIT ?`,
+      ...[after, after, catalog, countMax],
+    );
+  }
+
+  runCount(): number {
+    return this.#statements.counter('SELECT COUNT(*) FROM moved_numbers');
+  }
+
+  /** Adds a run, or extends the one with the same first number. */
+  putRun(catalog: number, { first, last }: NumberRun): void {
+    this.#statements.run('INSERT OR REPLACE INTO moved_numbers VALUES (?, ?, ?)', first, last, catalog);
+  }
+
+  /** Numbers of volumes that have moved. */
+  list(): MovedNumbers[] {
+    return this.#statements
+      .all<NumberRun & { readonly catalog: number }>(
+        `SELECT first, last, catalog FROM moved_numbers
+         WHERE catalog IN (SELECT catalog FROM volume_moves WHERE phase IN ('moved', 'forgotten')) ORDER BY first`,
+      )
+      .map(({ first, last, catalog }) => ({ first, end: last + 1, catalog }));
+  }
+
+  /** At the root, those of a volume that has not moved yet do not count. */
+  #runAround(inode: number): (NumberRun & { readonly catalog: number }) | undefined {
+    const run = this.#statements.get<NumberRun & { readonly catalog: number }>(
+      'SELECT first, last, catalog FROM moved_numbers WHERE first <= ? ORDER BY first DESC LIMIT 1',
+      inode,
+    );
+    if (run === undefined || inode > run.last) return undefined;
+    if (!this.#own.isRoot) return run;
+    const phase = this.row(run.catalog)?.phase;
+    return phase === 'moved' || phase === 'forgotten' ? run : undefined;
+  }
+
+  #volumes(sql: string): number[] {
+    return this.#statements.all<{ volume: number }>(sql).map(({ volume }) => volume);
+  }
+}
