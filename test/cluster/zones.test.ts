@@ -17,6 +17,8 @@ import { RealCluster, until } from './real-cluster.ts';
 const READS = 50;
 /** On a busy machine a read lease may end for a moment. */
 const NEAR_MIN = 0.9 * READS;
+/** Rounds in which the file may get another primary. */
+const PRIMARIES_MAX = 10;
 const CONTENTS = Buffer.alloc(1_000, 'contents');
 const DATA = ['method="GET"', 'route="/v1/data/:file"', 'status="200"'];
 const QUERIES = ['route="/v1/catalog/queries"', 'status="200"'];
@@ -58,10 +60,13 @@ async function farFile(): Promise<{ readonly inode: number; readonly replicas: r
     const path = `/directory/${number}`;
     await uploadFile(writer, 'main', path, Readable.from([CONTENTS]));
     const { inode, replicas } = await writer.resolve('main', path);
-    const { primary } = await writer.openFile(inode, { replicas }).ensurePrimary();
-    if (primary !== near) return { inode, replicas };
+    if ((await primaryOf(inode, replicas)) !== near) return { inode, replicas };
   }
   throw new Error('All files have their primary in the near zone');
+}
+
+async function primaryOf(inode: number, replicas: readonly string[]): Promise<string | null> {
+  return (await writer.openFile(inode, { replicas }).ensurePrimary()).primary;
 }
 
 interface Answered {
@@ -102,11 +107,27 @@ async function untilNear(labels: readonly string[], work: () => Promise<unknown>
 test('contents', { timeout: 300_000 }, async (t) => {
   const { inode, replicas } = await farFile();
 
+  /** Asserts who answers all of the work's requests. On a busy machine another server may become the primary. */
+  const assertPrimaryAnswers = async (
+    labels: readonly string[],
+    requests: number,
+    work: () => Promise<unknown>,
+  ): Promise<void> => {
+    for (let round = 0; round < PRIMARIES_MAX; round++) {
+      await work();
+      const primary = await primaryOf(inode, replicas);
+      const { byNear, byFar } = await answeredDuring(labels, work);
+      if ((await primaryOf(inode, replicas)) !== primary) continue;
+      const isNear = primary === near;
+      assert.deepEqual({ byNear, byFar }, { byNear: isNear ? requests : 0, byFar: isNear ? 0 : requests });
+      return;
+    }
+    throw new Error(`The file had another primary after each of ${PRIMARIES_MAX} rounds`);
+  };
+
   await t.test('a client without a zone reads from the primary', async () => {
     const file = clientOf({}).openFile(inode, { replicas });
-    await file.read(0, 1);
-    const { byNear, byFar } = await answeredDuring(DATA, () => readAll(file));
-    assert.deepEqual({ byNear, byFar }, { byNear: 0, byFar: READS });
+    await assertPrimaryAnswers(DATA, READS, () => readAll(file));
   });
 
   const client = nearClient();
@@ -127,10 +148,7 @@ test('contents', { timeout: 300_000 }, async (t) => {
 
   await t.test('changes go to the primary', async () => {
     const changes = ['method="PUT"', 'route="/v1/data/:file"'];
-    const write = (): Promise<unknown> => file.write(0, CONTENTS.subarray(0, 10));
-    await write();
-    const { byNear, byFar } = await answeredDuring(changes, write);
-    assert.deepEqual({ byNear, byFar }, { byNear: 0, byFar: 1 });
+    await assertPrimaryAnswers(changes, 1, () => file.write(0, CONTENTS.subarray(0, 10)));
   });
 
   await t.test('a server of the zone that stops for a while delays reads only for a moment', async () => {
