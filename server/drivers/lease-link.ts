@@ -1,6 +1,5 @@
 import type { Logger } from 'pino';
 import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
-import type { Timer, World } from '../../base/world.ts';
 import type { LeaseAction, LeaseEvent, LeaseMark } from '../../lease/actions.ts';
 import { LeaseFrameReader, LeaseFrameWriter } from '../../lease/codec.ts';
 import type { KnownView } from '../../lease/group.ts';
@@ -54,7 +53,6 @@ export interface LeaseLinkParts extends LeaseTiming {
   readonly self: ServerId;
   readonly peers: readonly ServerId[];
   readonly algorithm: LeaseAlgorithm;
-  readonly world: World;
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
@@ -95,13 +93,13 @@ export class LeaseLink {
   /** Empty frames whose memory the next ones use. */
   readonly #idleFrames: OutgoingFrame[] = [];
   readonly #marks = new Map<LeaseMark, number>();
-  readonly #clockTimer: Timer;
   readonly #clockMovedMaxMs: number;
   #host: LeaseHost;
   /** Lease clock minus process clock. */
   #offsetMs = 0;
   #sleptMs = 0;
   #flushing = false;
+  #closed = false;
   #wakeAtMs = Infinity;
   #lastMovedMs: number | null = null;
   /** The latest lease clock reading at which a host before the current one may have voted. */
@@ -115,7 +113,7 @@ export class LeaseLink {
     this.#clockMovedMaxMs = algorithm === 'flease' ? clockSkewMaxMs * WALL_DRIFT_SHARE : SLEPT_MS;
     this.#earlierClockMs = parts.clockMemory?.earlierMs ?? -Infinity;
     this.#host = this.#newHost();
-    this.#clockTimer = parts.world.every(CLOCK_CHECK_MS, () => this.#checkClock());
+    this.#scheduleClockCheck();
     this.#scheduleWake();
   }
 
@@ -198,7 +196,7 @@ export class LeaseLink {
   }
 
   close(): void {
-    this.#clockTimer.cancel();
+    this.#closed = true;
     this.#flush();
   }
 
@@ -353,6 +351,20 @@ export class LeaseLink {
     this.#parts.wakes.at(atMs, () => {
       if (this.#wakeAtMs === atMs) this.#wakeAtMs = Infinity;
       this.step({ kind: 'tick' });
+    });
+  }
+
+  /**
+   * At full multiples of the period: so the readings of all hosts of this server share a frame, and those of other
+   * servers, whose clocks show nearly the same, arrive together.
+   */
+  #scheduleClockCheck(): void {
+    const { clock, wakes } = this.#parts;
+    const nextMs = (Math.floor(clock.nowMs() / CLOCK_CHECK_MS) + 1) * CLOCK_CHECK_MS;
+    wakes.at(nextMs, () => {
+      if (this.#closed) return;
+      this.#scheduleClockCheck();
+      this.#checkClock();
     });
   }
 

@@ -14,8 +14,10 @@ import {
  * Newest and oldest version of the protocol between servers that this release speaks. Two servers use the newest
  * version that both speak; without a common version they refuse each other.
  */
-export const WIRE_VERSION = 2;
+export const WIRE_VERSION = 3;
 export const WIRE_OLDEST = 2;
+/** From this version on, a peer needs no pings: see `PeerConnection`. */
+export const WIRE_HEARTBEATS = 3;
 
 /** Largest payload of one record, in bytes. */
 export const PAYLOAD_BYTES_MAX = 8 * 2 ** 20;

@@ -1,11 +1,28 @@
 import type { Socket } from 'node:net';
 import type { WebSocket } from 'ws';
 import type { Timer, World } from '../../base/world.ts';
+import { WIRE_HEARTBEATS } from './frame.ts';
 import type { FrameSink } from './outbox.ts';
 
 export interface ConnectionEnd {
   readonly reason: string;
   readonly malformed: boolean;
+  /** The peer sent nothing for too long. */
+  readonly silent?: boolean;
+}
+
+export interface ConnectionParts {
+  readonly world: World;
+  readonly ws: WebSocket;
+  readonly socket: Socket;
+  readonly incarnation: number;
+  readonly dialed: boolean;
+  /** The version of the protocol that both sides speak. */
+  readonly wire: number;
+  /** How often received bytes are looked for. */
+  readonly intervalMs: number;
+  readonly silentIntervalsMax: number;
+  readonly handlers: ConnectionHandlers;
 }
 
 export interface ConnectionHandlers {
@@ -16,15 +33,20 @@ export interface ConnectionHandlers {
   ended(end: ConnectionEnd): void;
 }
 
+/** Intervals without a byte after which the accepting side sends an unsolicited pong (RFC 6455, section 5.5.3). */
+const HEARTBEAT_INTERVALS = 2;
+
 /**
  * One WebSocket to a peer after its handshake, dialed or accepted. Frames flow only from the accepting side to the
  * dialing side: a WebSocket client must mask every byte it sends, which costs a pass over all data, and a server need
- * not. Only pings flow the other way.
+ * not. Only the dialing side's first ping flows the other way.
  *
- * Silence reveals a peer that vanished (power, partition): the dialing side pings at an interval, the other side
- * answers, and a side that receives nothing during several intervals ends the connection. It counts intervals, not
- * time: a pause of this process counts as one interval, and what arrived during the pause is read before the next
- * interval ends.
+ * Silence reveals a peer that vanished (power, partition): the accepting side sends something at least every second,
+ * and a dialing side that receives nothing during several intervals ends the connection. The accepting side learns of
+ * the silence by the connection that it has dialed itself (`PeerLink`). A side counts intervals, not time: a pause of
+ * this process counts as one interval, and what arrived during the pause is read before the next interval ends.
+ *
+ * With a peer of an earlier version, the dialing side pings at each interval, the other one answers, and both count.
  */
 export class PeerConnection implements FrameSink {
   readonly incarnation: number;
@@ -32,38 +54,35 @@ export class PeerConnection implements FrameSink {
   readonly #ws: WebSocket;
   readonly #socket: Socket;
   readonly #dialed: boolean;
+  readonly #arePings: boolean;
   readonly #handlers: ConnectionHandlers;
   readonly #silentIntervalsMax: number;
   readonly #timer: Timer;
-  #bytesReadBefore = 0;
-  #silentIntervals = 0;
+  readonly #received: SilentIntervals;
+  readonly #sent: SilentIntervals;
   #proven = false;
   #ended = false;
 
-  constructor(
-    world: World,
-    ws: WebSocket,
-    socket: Socket,
-    incarnation: number,
-    dialed: boolean,
-    pingMs: number,
-    silentIntervalsMax: number,
-    handlers: ConnectionHandlers,
-  ) {
+  constructor(parts: ConnectionParts) {
+    const { world, ws, socket, incarnation, dialed, wire, intervalMs, silentIntervalsMax, handlers } = parts;
     this.#world = world;
     this.#ws = ws;
     this.#socket = socket;
     this.incarnation = incarnation;
     this.#dialed = dialed;
+    this.#arePings = wire < WIRE_HEARTBEATS;
     this.#handlers = handlers;
     this.#silentIntervalsMax = silentIntervalsMax;
+    // Bytes and not messages: a large frame on a slow line proves life long before it is complete.
+    this.#received = new SilentIntervals(() => socket.bytesRead);
+    this.#sent = new SilentIntervals(() => socket.bytesWritten);
     ws.binaryType = 'fragments';
     ws.on('message', (data, isBinary) => this.#receive(data, isBinary));
     ws.on('error', (error) => this.#fail(error));
     ws.on('close', (code) => this.#finish({ reason: `it was closed (${code})`, malformed: false }));
     // First proof that the peer is alive: the dialing side gets a pong, the other side a ping.
     ws.on(dialed ? 'pong' : 'ping', () => this.#prove());
-    this.#timer = world.every(pingMs, () => this.#endInterval());
+    this.#timer = world.every(intervalMs, () => this.#endInterval());
     if (dialed) ws.ping();
   }
 
@@ -127,19 +146,18 @@ export class PeerConnection implements FrameSink {
     this.#handlers.proven();
   }
 
-  /** Called at the end of each ping interval. */
+  /** Called at the end of each interval. */
   #endInterval(): void {
-    if (this.#dialed && this.isOpen) this.#ws.ping();
-    // Bytes and not messages: a large frame on a slow line proves life long before it is complete.
-    const { bytesRead } = this.#socket;
-    if (bytesRead !== this.#bytesReadBefore) {
-      this.#bytesReadBefore = bytesRead;
-      this.#silentIntervals = 0;
-      return;
+    if (this.isOpen) {
+      if (this.#arePings) {
+        if (this.#dialed) this.#ws.ping();
+      } else if (!this.#dialed && this.#sent.endOne() >= HEARTBEAT_INTERVALS) this.#ws.pong();
     }
-    this.#silentIntervals += 1;
-    if (this.#silentIntervals < this.#silentIntervalsMax) return;
-    this.terminate(`nothing was received for ${this.#silentIntervals} ping intervals`);
+    if (!this.#dialed && !this.#arePings) return;
+    const silent = this.#received.endOne();
+    if (silent < this.#silentIntervalsMax) return;
+    this.#finish({ reason: `nothing was received for ${silent} intervals`, malformed: false, silent: true });
+    this.#ws.terminate();
   }
 
   /** Called at an error of the socket or of `ws`: ends the connection, and reports why. */
@@ -160,5 +178,24 @@ export class PeerConnection implements FrameSink {
     this.#ended = true;
     this.#timer.cancel();
     this.#handlers.ended(end);
+  }
+}
+
+/** Counts the latest intervals in which a number of bytes did not grow. */
+class SilentIntervals {
+  readonly #bytes: () => number;
+  #before = 0;
+  #count = 0;
+
+  constructor(bytes: () => number) {
+    this.#bytes = bytes;
+  }
+
+  /** @returns the number of intervals without a byte, with the one that ends now */
+  endOne(): number {
+    const bytes = this.#bytes();
+    this.#count = bytes === this.#before ? this.#count + 1 : 0;
+    this.#before = bytes;
+    return this.#count;
   }
 }

@@ -85,9 +85,13 @@ export class PeerLink {
     this.#reportConnected('');
   }
 
-  connectionEnded(connection: PeerConnection, { reason }: ConnectionEnd): void {
+  connectionEnded(connection: PeerConnection, { reason, silent = false }: ConnectionEnd): void {
     this.#unproven.delete(connection);
-    if (connection === this.#incoming) this.#incoming = null;
+    if (connection === this.#incoming) {
+      this.#incoming = null;
+      // The other one does not notice a silence by itself. A peer that lives dials anew.
+      if (silent) this.#outgoing?.connection.terminate(reason);
+    }
     if (connection === this.#outgoing?.connection) {
       this.#outgoing.outbox.close();
       this.#outgoing = null;

@@ -1,5 +1,4 @@
 import type { IncomingMessage } from 'node:http';
-import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Logger } from 'pino';
 import { WebSocket, WebSocketServer } from 'ws';
@@ -15,7 +14,7 @@ import { Exchange } from './exchange.ts';
 import { FRAME_BYTES_MAX } from './frame.ts';
 import { FrameIntake } from './frame-intake.ts';
 import { checkIntroduction, helloHeaders, type Introduction, PEER_PATH, type Refusal } from './handshake.ts';
-import { PeerConnection } from './peer-connection.ts';
+import { type ConnectionParts, PeerConnection } from './peer-connection.ts';
 import { PeerLink } from './peer-link.ts';
 import {
   type ClusterTransport,
@@ -37,8 +36,9 @@ const REFUSED_PEERS_MAX = 64;
 const REFUSAL_BYTES_MAX = 1_024;
 
 export interface PeerTiming {
-  readonly pingMs: number;
-  /** A connection without any received byte over this many ping intervals is ended. */
+  /** How often each connection looks for received bytes. */
+  readonly intervalMs: number;
+  /** A connection without any received byte over this many intervals is ended. */
   readonly silentIntervalsMax: number;
   readonly connectTimeoutMs: number;
   readonly retryMinMs: number;
@@ -46,9 +46,9 @@ export interface PeerTiming {
 }
 
 export const PEER_TIMING: PeerTiming = {
-  // A server with many peers would spend more on more frequent pings than on all else that it does when idle.
-  pingMs: 500,
-  silentIntervalsMax: 3,
+  intervalMs: 500,
+  // A peer sends something every second.
+  silentIntervalsMax: 4,
   connectTimeoutMs: 1_000,
   retryMinMs: 20,
   retryMaxMs: 500,
@@ -78,6 +78,9 @@ interface Dialer {
   removed: boolean;
   commands: number;
 }
+
+/** A WebSocket after its handshake. */
+type Attached = Pick<ConnectionParts, 'ws' | 'socket' | 'incarnation' | 'wire' | 'dialed'>;
 
 /** WebSockets on the HTTP port. Each server dials all others, receives there, and sends on what the peer dialed. */
 export class PeerTransport implements ClusterTransport {
@@ -202,7 +205,7 @@ export class PeerTransport implements ClusterTransport {
         ws.terminate();
         return;
       }
-      this.#attach(dialer, ws, request.socket, incarnation, false);
+      this.#attach(dialer, { ws, socket: request.socket, incarnation, wire: greeting.wire, dialed: false });
       if (this.#started && !dialer.removed && dialer.retry !== null) {
         dialer.retry.cancel();
         dialer.retry = null;
@@ -281,8 +284,7 @@ export class PeerTransport implements ClusterTransport {
     });
     dialer.ws = ws;
     this.#trackSocket(ws);
-    let incarnation: number | null = null;
-    let socket: Socket | null = null;
+    let accepted: Omit<Attached, 'ws' | 'dialed'> | null = null;
     const fail = (reason: string): void => {
       if (dialer.ws !== ws) return;
       dialer.ws = null;
@@ -311,45 +313,32 @@ export class PeerTransport implements ClusterTransport {
         return fail(`The address of ${dialer.peer} is that of ${hello.server}: correct it`);
       if (dialer.link.isRetired(hello.incarnation))
         return fail('It is an older process of this server than the newest one that connected');
-      incarnation = hello.incarnation;
+      accepted = { socket: response.socket, incarnation: hello.incarnation, wire: greeting.wire };
       dialer.commands = hello.commands;
-      socket = response.socket;
-      this.#tls?.track(socket);
+      this.#tls?.track(response.socket);
     });
     ws.on('open', () => {
       if (dialer.ws !== ws) return;
       if (dialer.removed) return fail('the server was removed from the cluster');
-      assert(incarnation !== null && socket !== null, 'A connection opens after its upgrade');
+      assert(accepted !== null, 'A connection opens after its upgrade');
       for (const event of ['error', 'close', 'unexpected-response', 'upgrade']) ws.removeAllListeners(event);
       this.#trackSocket(ws);
-      const connection = this.#attach(dialer, ws, socket, incarnation, true);
+      const connection = this.#attach(dialer, { ws, ...accepted, dialed: true });
       intake.deliver = (fragments) => connection.receive(fragments);
     });
   }
 
   /** Wraps an open WebSocket in a connection, which the link uses once the peer has answered on it. */
-  #attach(
-    dialer: Dialer,
-    ws: WebSocket,
-    socket: Socket,
-    incarnation: number,
-    dialed: boolean,
-  ): PeerConnection {
+  #attach(dialer: Dialer, { ws, socket, incarnation, wire, dialed }: Attached): PeerConnection {
     const { link, log } = dialer;
-    const { pingMs, silentIntervalsMax, connectTimeoutMs, retryMaxMs } = this.#timing;
+    const { intervalMs, silentIntervalsMax, connectTimeoutMs, retryMaxMs } = this.#timing;
     const proofTimeout = this.#world.after(connectTimeoutMs, () =>
       connection.terminate('it sent nothing after the handshake'),
     );
     let lasted: Timer | undefined;
-    const connection = new PeerConnection(
-      this.#world,
-      ws,
-      socket,
-      incarnation,
-      dialed,
-      pingMs,
-      silentIntervalsMax,
-      {
+    const connection = new PeerConnection({
+      ...{ world: this.#world, ws, socket, incarnation, wire, dialed, intervalMs, silentIntervalsMax },
+      handlers: {
         proven: () => {
           proofTimeout.cancel();
           // A peer that answers and then sends malformed frames is not dialed in a loop: only a lasting connection
@@ -374,7 +363,7 @@ export class PeerTransport implements ClusterTransport {
           if (!this.#closed && !dialer.removed) this.#redialLater(dialer);
         },
       },
-    );
+    });
     link.connectionOpened(connection);
     return connection;
   }

@@ -13,7 +13,7 @@ import type { TransportCluster } from '../conformance/transport.ts';
 
 /** Fast enough for tests, slow enough for a busy machine. */
 export const TEST_TIMING: PeerTiming = {
-  pingMs: 100,
+  intervalMs: 100,
   silentIntervalsMax: 10,
   connectTimeoutMs: 1_000,
   retryMinMs: 10,

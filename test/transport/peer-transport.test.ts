@@ -418,7 +418,13 @@ test('a peer that falls silent without a close is noticed, and found again', {
   const viaB = new Map([...peers, [B, { host: '127.0.0.1', port: await proxied(portOf(B)) }]]);
   const viaA = new Map([...peers, [A, { host: '127.0.0.1', port: await proxied(portOf(A)) }]]);
   const [heardA, heardB] = [new Recorder(), new Recorder()];
-  const timing = { pingMs: 50, silentIntervalsMax: 4, connectTimeoutMs: 200, retryMinMs: 10, retryMaxMs: 50 };
+  const timing = {
+    intervalMs: 50,
+    silentIntervalsMax: 4,
+    connectTimeoutMs: 200,
+    retryMinMs: 10,
+    retryMaxMs: 50,
+  };
   const a = await startPeer({ server: A, peers: viaB, handlers: heardA, timing });
   const b = await startPeer({ server: B, peers: viaA, handlers: heardB, timing });
   try {
