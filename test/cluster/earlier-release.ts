@@ -11,6 +11,7 @@ const EARLIER: readonly Mutation[] = [
     find: 'String(COMMANDS_VERSION)',
     replace: "''",
   },
+  { file: 'server/transport/frame.ts', in: 'WIRE_VERSION', find: '3', replace: '2' },
   { file: 'catalog/versions.ts', in: 'COMMANDS_VERSION', find: '13', replace: '1' },
   { file: 'server/storage/folder-meta.ts', in: 'FOLDER_FORMAT', find: '3', replace: '2' },
   {

@@ -4,7 +4,7 @@ import { connect, createServer, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { WebSocket } from 'ws';
 import type { ServerId } from '../../base/ids.ts';
-import { WIRE_VERSION } from '../../server/transport/frame.ts';
+import { WIRE_HEARTBEATS, WIRE_VERSION } from '../../server/transport/frame.ts';
 import type { PeerTransportOptions } from '../../server/transport/peer-transport.ts';
 import { CHANNEL_LEASE } from '../../server/transport/transport.ts';
 import { Recorder, transportConformance } from '../conformance/transport.ts';
@@ -188,6 +188,7 @@ test('an address that leads to another server is reported as such', { timeout: 2
 async function impostor(
   port: number,
   body: (socket: Socket) => void,
+  wire = WIRE_VERSION,
 ): Promise<{ connections: () => number; close: () => Promise<void> }> {
   let connections = 0;
   const sockets = new Set<Socket>();
@@ -200,7 +201,9 @@ async function impostor(
       connections += 1;
       const key = /sec-websocket-key: (.*)\r\n/i.exec(request.toString('latin1'))?.[1] ?? '';
       const accept = createHash('sha1').update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest('base64');
-      const hello = Object.entries(HELLO).filter(([name]) => name !== 'leasehold-peer');
+      const hello = Object.entries({ ...HELLO, 'leasehold-wire': `${wire}` }).filter(
+        ([name]) => name !== 'leasehold-peer',
+      );
       socket.write(
         'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n' +
           `Sec-WebSocket-Accept: ${accept}\r\n${hello.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`,
@@ -444,5 +447,79 @@ test('a peer that falls silent without a close is noticed, and found again', {
     await a.kill();
     await b.kill();
     for (const { close } of proxies) close();
+  }
+});
+
+const QUICK = {
+  intervalMs: 20,
+  silentIntervalsMax: 10,
+  connectTimeoutMs: 500,
+  retryMinMs: 10,
+  retryMaxMs: 50,
+};
+/** First bytes of control frames: a ping of a client, and a pong of a server. */
+const [PING, PONG] = [0x89, 0x8a];
+const MASKED_HEADER_BYTES = 6;
+
+for (const { wire, what } of [
+  {
+    wire: WIRE_HEARTBEATS - 1,
+    what: 'an earlier release is pinged again and again, and judged by its answers',
+  },
+  { wire: WIRE_VERSION, what: 'this release is pinged once' },
+]) {
+  test(`a dialed peer of ${what}`, { timeout: 20_000 }, async () => {
+    const peers = await freeAddresses(A, B);
+    const a = await startPeer({ server: A, peers, handlers: new Recorder(), timing: QUICK });
+    let pings = 0;
+    const fake = await impostor(
+      peers.get(B)?.port ?? 0,
+      (socket) =>
+        socket.on('data', (bytes) => {
+          for (let at = 0; at < bytes.length; at += MASKED_HEADER_BYTES + ((bytes[at + 1] ?? 0) & 0x7f))
+            if (bytes[at] === PING) pings++;
+          if (wire < WIRE_HEARTBEATS) socket.write(Uint8Array.of(PONG, 0));
+        }),
+      wire,
+    );
+    try {
+      if (wire < WIRE_HEARTBEATS) {
+        await eventually(() => pings > 2 * QUICK.silentIntervalsMax, 'it is pinged');
+        assert.equal(fake.connections(), 1, 'Its answers keep the connection');
+      } else {
+        await eventually(() => fake.connections() === 3, 'its silence ends each connection');
+        assert.ok(pings <= fake.connections(), `${pings} pings`);
+      }
+    } finally {
+      await fake.close();
+      await a.kill();
+    }
+  });
+}
+
+test('a dialing peer of this release gets a pong when nothing else was sent, one of an earlier release must ping', {
+  timeout: 20_000,
+}, async () => {
+  const peers = await freeAddresses(A, B);
+  const a = await startPeer({ server: A, peers, handlers: new Recorder(), timing: QUICK });
+  const dial = async (wire: number): Promise<{ readonly ws: WebSocket; readonly pongs: () => number }> => {
+    const headers = { ...HELLO, 'leasehold-wire': `${wire}` };
+    const ws = new WebSocket(`ws://127.0.0.1:${peers.get(A)?.port}/v1/peer`, { headers });
+    let pongs = 0;
+    ws.on('pong', () => pongs++);
+    await once(ws, 'open');
+    ws.ping();
+    return { ws, pongs: () => pongs };
+  };
+  try {
+    const earlier = await dial(WIRE_HEARTBEATS - 1);
+    await once(earlier.ws, 'close');
+    assert.equal(earlier.pongs(), 1, 'The answer to its ping');
+    const present = await dial(WIRE_VERSION);
+    await eventually(() => present.pongs() > 2 * QUICK.silentIntervalsMax, 'pongs arrive');
+    assert.equal(present.ws.readyState, WebSocket.OPEN, 'It need not send anything');
+    present.ws.terminate();
+  } finally {
+    await a.kill();
   }
 });
