@@ -4,11 +4,13 @@ import type { Wanted } from '../arguments.ts';
 import { DIRECTORY_FILES, Filler } from '../filler.ts';
 import { quiet } from '../measures.ts';
 import type { Report } from '../report.ts';
-import { cpuBetween, cpuOf } from '../servers.ts';
+import { cpuOf } from '../servers.ts';
 
 const VOLUME = 'main';
 const FILES = 1_000;
 const LOOKUPS = 20_000;
+const ROUNDS = 2;
+/** Requests in flight at each server: with fewer, it wakes up for each of them. */
 const ASKERS = 12;
 const RATIO_MIN = 2.5;
 
@@ -20,18 +22,31 @@ export async function lookupsSection(_wanted: Wanted, report: Report): Promise<v
     await new Filler(cluster, VOLUME).fillTo(FILES);
     await quiet(cluster, cluster.ids);
     const primary = await primaryOf(cluster);
-    // The first queries at each member bring it a read lease.
-    await ask(cluster, cluster.ids, LOOKUPS / 10);
-    const one = await ask(cluster, [primary], LOOKUPS);
-    const all = await ask(cluster, cluster.ids, LOOKUPS);
+    // The first queries at each member bring it a read lease, and the engine compiles what they use.
+    await ask(cluster, cluster.ids, LOOKUPS);
+    const sums = { one: 0, inTurn: 0, atOnce: 0 };
+    for (let round = 0; round < ROUNDS; round++) {
+      sums.one += Math.max(...(await ask(cluster, [primary], LOOKUPS)));
+      const turns: (readonly number[])[] = [];
+      for (const id of cluster.ids) turns.push(await ask(cluster, [id], LOOKUPS / cluster.ids.length));
+      sums.inTurn += Math.max(
+        ...cluster.ids.map((_, at) => turns.reduce((sum, of) => sum + (of[at] ?? 0), 0)),
+      );
+      sums.atOnce += Math.max(...(await ask(cluster, cluster.ids, LOOKUPS)));
+    }
+    const each = (ms: number): string => `${((ms / ROUNDS / LOOKUPS) * 1_000).toFixed(0)} µs`;
     const local = await cluster.counted('leasehold_catalog_member_reads_total');
-    const ratio = one.busiest / all.busiest;
+    const ratio = sums.one / sums.inTurn;
     report.row(
-      'lookups: the busiest server, asking the primary against all three members',
-      `${ratio.toFixed(2)} (${(one.busiest / LOOKUPS).toFixed(2)} ms of processor for one, ` +
-        `${(all.busiest / LOOKUPS).toFixed(2)} ms; ${local} answered by backups)`,
+      'lookups: the busiest server, all at the primary against a third at each member, one member after the other',
+      `${ratio.toFixed(2)} (${each(sums.one)} and ${each(sums.inTurn)} of its processor for each of all lookups; ` +
+        `${local} were answered by backups)`,
       `${RATIO_MIN}`,
       ratio >= RATIO_MIN,
+    );
+    report.row(
+      'the same, at all members at once, which share the processors of this machine',
+      (sums.one / sums.atOnce).toFixed(2),
     );
   } finally {
     await cluster.stop();
@@ -44,11 +59,8 @@ async function primaryOf(cluster: RealCluster): Promise<string> {
   return catalog.primary;
 }
 
-async function ask(
-  cluster: RealCluster,
-  ids: readonly string[],
-  count: number,
-): Promise<{ readonly all: number; readonly busiest: number }> {
+/** @returns the processor time of each server meanwhile, in milliseconds */
+async function ask(cluster: RealCluster, ids: readonly string[], count: number): Promise<readonly number[]> {
   const before = cpuOf(cluster, cluster.ids);
   let next = 0;
   const worker = async (): Promise<void> => {
@@ -66,6 +78,7 @@ async function ask(
       if (attributes?.kind !== 'file') throw new Error(`${path} is not found: ${answer.status}`);
     }
   };
-  await Promise.all(Array.from({ length: ASKERS }, worker));
-  return cpuBetween(before, cpuOf(cluster, cluster.ids));
+  await Promise.all(Array.from({ length: ASKERS * ids.length }, worker));
+  const after = cpuOf(cluster, cluster.ids);
+  return cluster.ids.map((id) => (after.get(id) ?? 0) - (before.get(id) ?? 0));
 }
