@@ -55,7 +55,7 @@ export function makeCatalogs(
     operationTimeoutMs: config.operationTimeoutMs,
     metrics: new CatalogMetrics(base.metrics),
     isConnected: isConnectedOf(self, transport),
-    settle: (file: FileId, timeoutMs: number) => gateway().settle(file, { timeoutMs }),
+    settle: (file: FileId, timeoutMs: number) => gateway().files.settle(file, { timeoutMs }),
     commandsVersion: (server: ServerId) => transport().commandsVersion(server),
     drawSession: base.draw,
     reportReplica: (change) =>

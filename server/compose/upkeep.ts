@@ -174,8 +174,8 @@ function sharedParts(
     nowMs: base.nowMs,
     hasPosition: (server, file, position) => membership.hasPosition(server, file, position),
     replicaAt: (server, file) => membership.placeAt(server, file),
-    open: (file) => gateway.leaseStatus(file),
-    settle: (file, timeoutMs) => gateway.settle(file, { timeoutMs }),
+    open: (file) => gateway.files.leaseStatus(file),
+    settle: (file, timeoutMs) => gateway.files.settle(file, { timeoutMs }),
     replaceAfterMs: config.replaceAfterMs,
     moveLimits: new MoveLimits(world, config.moveRates),
     recountTurns: new RecountTurns(),
@@ -183,7 +183,7 @@ function sharedParts(
     knownPrimary: (file) => gateway.router.knownPrimary(file).primary,
     order: (server, orders) => membership.orderMoves(server, orders),
     changeMembers: ({ file, members, decidedBy }) =>
-      gateway.changeMembers(file, members, { timeoutMs: CHANGE_MS, decidedBy }),
+      gateway.files.changeMembers(file, members, { timeoutMs: CHANGE_MS, decidedBy }),
     commandsVersion: (server) => (server === self ? COMMANDS_VERSION : transport.commandsVersion(server)),
     countersWrong: (wrong) => events.add(EVENT_TEXTS.countersWrong(self, wrong.map(wrongCounterText))),
   };

@@ -67,7 +67,7 @@ function isOutdated(error: unknown, current: Attributes | null): boolean {
 async function settleAndFind(gateway: Gateway, path: FilePath, follow: boolean): Promise<Attributes | null> {
   const current = await attributesAt(gateway, path, { follow, live: false });
   if (current === null || !current.live || current.kind !== 'file') return current;
-  await gateway.settle(current.inode as FileId);
+  await gateway.files.settle(current.inode as FileId);
   return attributesAt(gateway, path, { follow, live: false });
 }
 

@@ -18,7 +18,8 @@ import {
   type WriteGuard,
 } from '../../wire/http-api.ts';
 import { HEADER_LOCAL_MISS } from '../../wire/locations.ts';
-import type { Gateway, SnapshotReadOptions } from '../routing/gateway.ts';
+import type { SnapshotReadOptions } from '../routing/file-gateway.ts';
+import type { Gateway } from '../routing/gateway.ts';
 import type { ChangeRequest } from '../routing/service-interfaces.ts';
 import { headersOfRead, headersOfState } from '../routing/state-headers.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
@@ -51,7 +52,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     const options = { ...callOptionsOf(request.headers), ...shownOptionsOf(query), stale };
     const missed = request.headers[HEADER_LOCAL_MISS];
     if (missed !== undefined) misses.add(1, { why: missed === 'late' ? 'late' : 'other' });
-    const read = await gateway.read(file, offset, length, options);
+    const read = await gateway.files.read(file, offset, length, options);
     const { bytes, state } = read;
     setFileHeaders(reply, gateway, state.file as FileId, state);
     reply.headers({ ...headersOfState(state), ...headersOfRead(read, stale) });
@@ -70,7 +71,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
         ? 'append'
         : integerOf(query.offset, 'offset', 0, FILE_BYTES_MAX - bytes.length);
     const options = { ...callOptionsOf(request.headers), guard: guardOf(query) };
-    return answer(reply, file, await gateway.write(file, requestIdOf(query), offset, bytes, options));
+    return answer(reply, file, await gateway.files.write(file, requestIdOf(query), offset, bytes, options));
   });
 
   app.put('/v1/data/:file/parts', { ...WRITE, bodyLimit: WRITE_PARTS_BYTES_MAX }, async (request, reply) => {
@@ -78,7 +79,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     const parts = writePartsOf(request.body);
     const options = callOptionsOf(request.headers);
     const requestId = requestIdOf(request.query as Parameters);
-    return answer(reply, file, await gateway.writeParts(file, requestId, parts, options));
+    return answer(reply, file, await gateway.files.writeParts(file, requestId, parts, options));
   });
 
   app.post('/v1/data/:file/truncate', WRITE, async (request, reply) => {
@@ -86,7 +87,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     const query = request.query as Parameters;
     const size = integerOf(query.size, 'size', 0, FILE_BYTES_MAX);
     const options = callOptionsOf(request.headers);
-    return answer(reply, file, await gateway.truncate(file, requestIdOf(query), size, options));
+    return answer(reply, file, await gateway.files.truncate(file, requestIdOf(query), size, options));
   });
 
   app.post('/v1/data/:file/punch', WRITE, async (request, reply) => {
@@ -97,7 +98,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     const grows = query.grows === 'true';
     const options = callOptionsOf(request.headers);
     const hole = { from, to, grows };
-    return answer(reply, file, await gateway.punch(file, requestIdOf(query), hole, options));
+    return answer(reply, file, await gateway.files.punch(file, requestIdOf(query), hole, options));
   });
 
   app.get('/v1/data/:file/extents', READ, async (request, reply) => {
@@ -109,7 +110,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
       throw new ServiceError('bad-request', '"whence" is "data" or "hole"');
     }
     const options = { ...callOptionsOf(request.headers), ...shownOptionsOf(query) };
-    return answer(reply, file, await gateway.extent(file, offset, whence, options));
+    return answer(reply, file, await gateway.files.extent(file, offset, whence, options));
   });
 
   app.post('/v1/data/:file/copy', WRITE, async (request, reply) => {
@@ -117,36 +118,36 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     const order = copyOrderOf(request.body);
     const requestId = requestIdOf(request.query as Parameters);
     const options = callOptionsOf(request.headers);
-    return answer(reply, file, await gateway.copy(file, requestId, order, options));
+    return answer(reply, file, await gateway.files.copy(file, requestId, order, options));
   });
 
   app.post('/v1/data/:file/flush', WRITE, async (request, reply) => {
     const file = fileOf(request);
     const { unsynced } = request.query as Parameters;
     const requests = unsynced === undefined ? [] : unsyncedOf(String(unsynced));
-    return answer(reply, file, await gateway.flush(file, callOptionsOf(request.headers), requests));
+    return answer(reply, file, await gateway.files.flush(file, callOptionsOf(request.headers), requests));
   });
 
   app.post('/v1/data/:file/seal', WRITE, async (request, reply) => {
     const file = fileOf(request);
     const { contents } = guardOf(request.query as Parameters);
-    return answer(reply, file, await gateway.seal(file, callOptionsOf(request.headers), contents));
+    return answer(reply, file, await gateway.files.seal(file, callOptionsOf(request.headers), contents));
   });
 
   app.post('/v1/data/:file/settle', WRITE, async (request, reply) => {
     const file = fileOf(request);
-    return answer(reply, file, await gateway.settle(file, callOptionsOf(request.headers)));
+    return answer(reply, file, await gateway.files.settle(file, callOptionsOf(request.headers)));
   });
 
   app.get('/v1/data/:file/state', READ, async (request, reply) => {
     const file = fileOf(request);
     const options = { ...callOptionsOf(request.headers), ...shownOptionsOf(request.query as Parameters) };
-    return answer(reply, file, await gateway.state(file, options));
+    return answer(reply, file, await gateway.files.state(file, options));
   });
 
   app.get('/v1/data/:file/standing', READ, async (request, reply) => {
     const file = fileOf(request);
-    const leaseStatus = await gateway.leaseStatus(file, callOptionsOf(request.headers));
+    const leaseStatus = await gateway.files.leaseStatus(file, callOptionsOf(request.headers));
     setFileHeaders(reply, gateway, file, null);
     return leaseStatus;
   });

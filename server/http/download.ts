@@ -82,7 +82,7 @@ export class Downloads {
       const { start, end } = range.kind === 'part' ? range : { start: 0, end: version.sizeBytes };
       if (read === null || read.offset !== start || (read.bytes.length === 0 && end > start)) {
         const length = Math.min(this.#chunkBytes() - (start % this.#chunkBytes()), end - start);
-        read = { ...(await this.#gateway.read(file, start, length, { snapshot })), offset: start };
+        read = { ...(await this.#gateway.files.read(file, start, length, { snapshot })), offset: start };
         if (contentVersionCompare(read.state.contents, version.contents) !== 0) {
           // Written meanwhile: conditions and range are checked again, against the version that was read.
           version = read.state;
@@ -161,7 +161,7 @@ export class Downloads {
       while (next < end && ahead.length < count) {
         const chunkBytes = this.#chunkBytes();
         const length = Math.min(chunkBytes - (next % chunkBytes), end - next);
-        const result = this.#gateway.read(file, next, length, { snapshot });
+        const result = this.#gateway.files.read(file, next, length, { snapshot });
         // Awaited below, unless the client leaves first: then its failure does not matter.
         result.catch(() => {});
         ahead.push({ length, result });
@@ -188,7 +188,7 @@ export class Downloads {
   async #findPrimary(file: FileId): Promise<void> {
     if (this.#gateway.router.knownPrimary(file).primary !== null) return;
     try {
-      await this.#gateway.state(file, { timeoutMs: LOCATE_MS });
+      await this.#gateway.files.state(file, { timeoutMs: LOCATE_MS });
     } catch (error) {
       if (!(error instanceof ServiceError) || isRefusal(error)) throw error;
     }

@@ -38,7 +38,7 @@ export class FileDigests {
       const hash = digestHash(name);
       for (let offset = 0; offset < sizeBytes; offset += READ_BYTES) {
         const length = Math.min(READ_BYTES, sizeBytes - offset);
-        const { bytes, state } = await this.#gateway.read(file, offset, length, { snapshot });
+        const { bytes, state } = await this.#gateway.files.read(file, offset, length, { snapshot });
         if (contentVersionCompare(state.contents, contents) !== 0 || bytes.length !== length) return null;
         hash.update(bytes);
       }

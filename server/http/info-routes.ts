@@ -69,7 +69,10 @@ export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
     holder: FileId,
   ): Promise<{ readonly leaseStatus: FileLeaseStatus; readonly state: FileState } | null> {
     try {
-      return { leaseStatus: await gateway.leaseStatus(holder), state: await gateway.state(holder) };
+      return {
+        leaseStatus: await gateway.files.leaseStatus(holder),
+        state: await gateway.files.state(holder),
+      };
     } catch (error) {
       if (error instanceof ServiceError && error.remedy === 'retry') return null;
       throw error;

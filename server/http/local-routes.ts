@@ -46,7 +46,7 @@ export function localRoutes(
     const offset = integerOf(query.offset, 'offset');
     const length = integerOf(query.length, 'length', 1, LOCATIONS_BYTES_MAX);
     const options = { ...callOptionsOf(request.headers), ...shownOptionsOf(query) };
-    const { locations, state } = await gateway.locate(file, offset, length, options);
+    const { locations, state } = await gateway.files.locate(file, offset, length, options);
     if (locations === null)
       throw new ServiceError('not-found', 'This server has no data folder to read from');
     located.add(Math.max(0, locations.end - offset));

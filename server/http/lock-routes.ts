@@ -15,19 +15,19 @@ const renewalBody = bodyReader(LockRenewalBody);
 export function lockRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.get('/v1/data/:file/locks', READ, async (request, reply): Promise<LockList> => {
     const file = fileOf(request);
-    return answer(reply, await gateway.locks(file, callOptionsOf(request.headers)));
+    return answer(reply, await gateway.files.locks(file, callOptionsOf(request.headers)));
   });
 
   app.post('/v1/data/:file/locks', WRITE, async (request, reply) => {
     const file = fileOf(request);
     const order = { ...lockBody(request), ...sinceOf(request), ...knownPrimaryOf(request) };
-    return answer(reply, await gateway.lock(file, order, optionsOf(request)));
+    return answer(reply, await gateway.files.lock(file, order, optionsOf(request)));
   });
 
   app.post('/v1/data/:file/locks/renew', WRITE, async (request, reply) => {
     const file = fileOf(request);
     const claim = { ...renewalBody(request), ...sinceOf(request), ...knownPrimaryOf(request) };
-    return answer(reply, await gateway.renewLocks(file, claim, optionsOf(request)));
+    return answer(reply, await gateway.files.renewLocks(file, claim, optionsOf(request)));
   });
 }
 

@@ -25,7 +25,7 @@ export function membershipRoutes(
     const file = fileIdOf((request.params as Record<string, unknown>).file);
     const options = { ...callOptionsOf(request.headers), timeoutMs: CHANGE_MS_MAX };
     const decidedBy = decidedByOf(request.body);
-    return gateway.changeMembers(file, membersOf(request.body), { ...options, decidedBy });
+    return gateway.files.changeMembers(file, membersOf(request.body), { ...options, decidedBy });
   });
 
   app.post('/v1/catalog/members', ADMIN, async (request) => {

@@ -139,7 +139,7 @@ export class PartialWrites {
     const requests = (key === null ? this.#requests : this.#keyedRequests).requestsOf(file);
     const numbered = requests.acquire(null);
     try {
-      const { seq: since } = await this.#gateway.state(file);
+      const { seq: since } = await this.#gateway.files.state(file);
       const write = { inode: file, since, session: numbered.session, number: numbered.number };
       // A later attempt with a key asks for the answer.
       return await (key === null
@@ -164,14 +164,14 @@ export class PartialWrites {
     const at = place.kind === 'append' ? 'append' : place.offset;
     let written: WriteResult;
     try {
-      written = await this.#gateway.write(file, { ...request, answered }, at, bytes, options);
+      written = await this.#gateway.files.write(file, { ...request, answered }, at, bytes, options);
     } catch (error) {
       const isRefused = error instanceof ServiceError && error.code === 'precondition-failed';
       const again = isRefused && guarded && !onlyRepeats ? await this.#judgeAgain(attempt) : null;
       if (again !== null && again.current?.inode === file) return this.#send(reply, write, again);
       throw key === null ? error : keyedFailure(error, { refusal, onlyRepeats, path });
     }
-    await this.#gateway.flush(file);
+    await this.#gateway.files.flush(file);
     if (guarded && written.sameNames !== true) await this.#assertStillThere(path, file);
     return answer(reply, this.#gateway, file, written);
   }
@@ -187,7 +187,7 @@ export class PartialWrites {
       judged.changedNs === changedNs;
     if (isSame && current !== null) {
       // Settling ends the primary's mark with an older `changedNs`; the next mark has the current one.
-      await this.#gateway.settle(current.inode as FileId);
+      await this.#gateway.files.settle(current.inode as FileId);
       judged = await this.#judge(path, conditions, place);
     }
     if (judged.refusal !== null) throw judged.refusal;
@@ -209,7 +209,7 @@ export class PartialWrites {
 
   /** Pins a write, so that later attempts with the key send the same. Syncs the file first, so that `since` lasts. */
   async #pin(key: RequestKey, write: PinnedWrite): Promise<PinnedWrite> {
-    await this.#gateway.flush(write.inode as FileId);
+    await this.#gateway.files.flush(write.inode as FileId);
     try {
       return await pinWrite(this.#gateway, key, write);
     } catch (error) {
@@ -231,7 +231,7 @@ export class PartialWrites {
     if (kind === 'directory') throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
     if (kind !== 'file')
       throw new ServiceError('bad-request', `${displayPath(path)} is a ${kind}, without contents`);
-    const state = live ? await this.#gateway.state(known.inode as FileId) : null;
+    const state = live ? await this.#gateway.files.state(known.inode as FileId) : null;
     return { current: state === null ? known : attributesWithState(known, state), changedNs };
   }
 

@@ -12,7 +12,7 @@ export function settleRoutes(app: FastifyInstance, gateway: Gateway): void {
     const options = callOptionsOf(request.headers);
     const settlings = filesOf(request.body).map(async (file) => {
       try {
-        await gateway.settle(file, options);
+        await gateway.files.settle(file, options);
         return [];
       } catch (error) {
         if (!(error instanceof ServiceError)) throw error;

@@ -102,7 +102,7 @@ export class TusUploads {
       return { file, note, offsetBytes: file.sizeBytes, lengthBytes: file.sizeBytes, since };
     }
     if (note.secret !== secret) throw missing;
-    const { sizeBytes } = await this.#gateway.state(file.inode as FileId);
+    const { sizeBytes } = await this.#gateway.files.state(file.inode as FileId);
     return { file, note, offsetBytes: sizeBytes, lengthBytes: note.lengthBytes, since };
   }
 
@@ -118,7 +118,7 @@ export class TusUploads {
       inode,
       untilNs: untilNs(this.#gateway.world.wallMs()),
     });
-    const { seq: since } = await this.#gateway.state(inode);
+    const { seq: since } = await this.#gateway.files.state(inode);
     const session = this.#gateway.drawSession();
     let offset = offsetBytes;
     let number = 0;
@@ -129,7 +129,7 @@ export class TusUploads {
         throw new ServiceError('too-large', `The upload exceeds its Upload-Length of ${lengthBytes} bytes`);
       }
       const request = { session, number: ++number, since, answered: number - 1 };
-      await this.#gateway.write(inode, request, offset, bytes, { guard: { sizeBytes: offset } });
+      await this.#gateway.files.write(inode, request, offset, bytes, { guard: { sizeBytes: offset } });
       offset += bytes.length;
     }
     return offset;

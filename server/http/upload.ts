@@ -56,9 +56,9 @@ export class Uploads {
   /** Flushes the file (or seals it, by the volume's policy), settles it, and checks its size. */
   async finish(file: Attributes, sizeBytes: number): Promise<FileState> {
     const inode = file.inode as FileId;
-    if (file.policy === 'read-only') await this.#gateway.seal(inode);
-    else if (sizeBytes > 0) await this.#gateway.flush(inode);
-    const state = await this.#gateway.settle(inode);
+    if (file.policy === 'read-only') await this.#gateway.files.seal(inode);
+    else if (sizeBytes > 0) await this.#gateway.files.flush(inode);
+    const state = await this.#gateway.files.settle(inode);
     if (state.sizeBytes !== sizeBytes) {
       throw new ServiceError(
         'internal',
@@ -100,18 +100,18 @@ export class Uploads {
   async #copy(file: FileId, { inode, snapshot }: Attributes): Promise<number> {
     const source = inode as FileId;
     const shown = snapshot === undefined ? {} : { snapshot };
-    const before = await this.#gateway.state(source, shown);
+    const before = await this.#gateway.files.state(source, shown);
     const session = this.#gateway.drawSession();
     let offset = 0;
     for (let number = 1; offset < before.sizeBytes; number++) {
       const range = { fromOffset: offset, toOffset: offset, length: before.sizeBytes - offset };
       const order = { from: source, ...shown, ...range };
       const request = { session, number, since: 0, answered: number - 1 };
-      const { offset: reached } = await this.#gateway.copy(file, request, order);
+      const { offset: reached } = await this.#gateway.files.copy(file, request, order);
       if (reached === offset) break;
       offset = reached;
     }
-    const after = await this.#gateway.state(source, shown);
+    const after = await this.#gateway.files.state(source, shown);
     if (offset === before.sizeBytes && contentVersionCompare(before.contents, after.contents) === 0)
       return offset;
     throw new ServiceError('busy', `File ${source} was changed while it was copied: retry`);
@@ -132,7 +132,7 @@ export class Uploads {
       check.update(bytes);
       await this.#permits.acquire();
       request.number++;
-      const write = this.#gateway
+      const write = this.#gateway.files
         .write(file, { ...request }, offset, bytes)
         .catch((error: unknown) => {
           failure ??= { error };

@@ -134,7 +134,7 @@ export class Membership {
         const { files } = await gateway.queryCatalog({ kind: 'placed', inodes: [file] });
         return files[0]?.members.length === 0;
       },
-      open: (file) => gateway.leaseStatus(file),
+      open: (file) => gateway.files.leaseStatus(file),
       hasDigests: (peer) => (transport.commandsVersion(peer) ?? 0) >= DIGESTS_VERSION,
     });
     store.recordChanges.on((file) => this.#antiEntropy.changed(file));

@@ -218,7 +218,7 @@ describe('the gateway', () => {
       asked++;
       throw new ServiceError('not-primary', 'An election is in progress');
     };
-    await assert.rejects(cluster.server(0).gateway.state(file), { code: 'no-majority' });
+    await assert.rejects(cluster.server(0).gateway.files.state(file), { code: 'no-majority' });
     assert.ok(asked >= 4 && asked < 40, `${asked} attempts in ${TIMEOUT_MS} ms`);
   });
 
@@ -230,7 +230,7 @@ describe('the gateway', () => {
       asked++;
       throw new ServiceError('not-primary', 'Not me', { primary: server === S1 ? S2 : S1 });
     };
-    await assert.rejects(cluster.server(0).gateway.flush(file), { code: 'no-majority' });
+    await assert.rejects(cluster.server(0).gateway.files.flush(file), { code: 'no-majority' });
     assert.ok(asked < 60, `${asked} attempts`);
   });
 
