@@ -14,8 +14,8 @@ import type { RowKey, RowScope } from './volume-row-tables.ts';
 import type { VolumeRow } from './volume-tables.ts';
 
 /** A page is executed as one command, which is a part of one message between servers. */
-const ROWS_MAX = 2_000;
-const CHARS_MAX = 512 * 1024;
+const ROWS_MAX = 500;
+const CHARS_MAX = 128 * 1024;
 /** Statements for one page: a volume may have its numbers in many runs. */
 const STEPS_MAX = 2_000;
 

@@ -42,8 +42,10 @@ export async function importVolume(parts: VolumeImportParts, start: string): Pro
 }
 
 async function assertEqualCopy(parts: VolumeImportParts): Promise<void> {
-  const copy = await tableDigests(parts, parts.stored);
-  const root = await tableDigests(parts, parts.exported);
+  const [copy, root] = await Promise.all([
+    tableDigests(parts, parts.stored),
+    tableDigests(parts, parts.exported),
+  ]);
   const table = COMPARED_TABLES.find((one) => copy.get(one) !== root.get(one));
   if (table === undefined) return;
   throw new ServiceError(
