@@ -113,7 +113,7 @@ export class LeaseLink {
     this.#clockMovedMaxMs = algorithm === 'flease' ? clockSkewMaxMs * WALL_DRIFT_SHARE : SLEPT_MS;
     this.#earlierClockMs = parts.clockMemory?.earlierMs ?? -Infinity;
     this.#host = this.#newHost();
-    this.#scheduleClockCheck();
+    this.#scheduleClockCheck(0);
     this.#scheduleWake();
   }
 
@@ -357,13 +357,14 @@ export class LeaseLink {
   /**
    * At full multiples of the period: so the readings of all hosts of this server share a frame, and those of other
    * servers, whose clocks show nearly the same, arrive together.
+   * @param pauseMs the shortest time until then: after two checks in quick succession every clock would look steady
    */
-  #scheduleClockCheck(): void {
+  #scheduleClockCheck(pauseMs: number): void {
     const { clock, wakes } = this.#parts;
-    const nextMs = (Math.floor(clock.nowMs() / CLOCK_CHECK_MS) + 1) * CLOCK_CHECK_MS;
+    const nextMs = (Math.floor((clock.nowMs() + pauseMs) / CLOCK_CHECK_MS) + 1) * CLOCK_CHECK_MS;
     wakes.at(nextMs, () => {
       if (this.#closed) return;
-      this.#scheduleClockCheck();
+      this.#scheduleClockCheck(CLOCK_CHECK_MS / 2);
       this.#checkClock();
     });
   }

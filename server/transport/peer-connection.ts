@@ -41,9 +41,10 @@ const HEARTBEAT_INTERVALS = 2;
  * dialing side: a WebSocket client must mask every byte it sends, which costs a pass over all data, and a server need
  * not. Only the dialing side's first ping flows the other way.
  *
- * Silence reveals a peer that vanished (power, partition): the accepting side sends something at least every second,
+ * Silence reveals a peer that vanished (power, partition): the accepting side sends something at least every 1.5 s,
  * and a dialing side that receives nothing during several intervals ends the connection. The accepting side learns of
- * the silence by the connection that it has dialed itself (`PeerLink`). A side counts intervals, not time: a pause of
+ * the silence by the connection that it has dialed itself (`PeerLink`), and probes this one each time when that one is
+ * new: a peer that no longer hears this side has ended the one before. A side counts intervals, not time: a pause of
  * this process counts as one interval, and what arrived during the pause is read before the next interval ends.
  *
  * With a peer of an earlier version, the dialing side pings at each interval, the other one answers, and both count.
@@ -61,6 +62,8 @@ export class PeerConnection implements FrameSink {
   readonly #received: SilentIntervals;
   readonly #sent: SilentIntervals;
   #proven = false;
+  /** A ping of the accepting side has not been answered yet. */
+  #probing = false;
   #ended = false;
 
   constructor(parts: ConnectionParts) {
@@ -140,6 +143,14 @@ export class PeerConnection implements FrameSink {
     if (!this.#ended) this.#handlers.frame(fragments);
   }
 
+  /** To be called at the accepting side: ends the connection as silent if the peer does not answer. */
+  probe(): void {
+    if (!this.isOpen) return;
+    this.#probing = true;
+    this.#received.begin();
+    this.#ws.ping();
+  }
+
   #prove(): void {
     if (this.#proven || this.#ended) return;
     this.#proven = true;
@@ -151,10 +162,14 @@ export class PeerConnection implements FrameSink {
     if (this.isOpen) {
       if (this.#arePings) {
         if (this.#dialed) this.#ws.ping();
-      } else if (!this.#dialed && this.#sent.endOne() >= HEARTBEAT_INTERVALS) this.#ws.pong();
+      } else if (!this.#dialed && this.#sent.endOne() >= HEARTBEAT_INTERVALS) {
+        this.#ws.pong();
+        this.#sent.begin();
+      }
     }
-    if (!this.#dialed && !this.#arePings) return;
+    if (!this.#dialed && !this.#arePings && !this.#probing) return;
     const silent = this.#received.endOne();
+    if (silent === 0) this.#probing = false;
     if (silent < this.#silentIntervalsMax) return;
     this.#finish({ reason: `nothing was received for ${silent} intervals`, malformed: false, silent: true });
     this.#ws.terminate();
@@ -189,6 +204,12 @@ class SilentIntervals {
 
   constructor(bytes: () => number) {
     this.#bytes = bytes;
+  }
+
+  /** Counts anew, from now on. */
+  begin(): void {
+    this.#before = this.#bytes();
+    this.#count = 0;
   }
 
   /** @returns the number of intervals without a byte, with the one that ends now */

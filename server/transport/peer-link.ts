@@ -78,6 +78,8 @@ export class PeerLink {
     if (dialed) {
       this.#incoming?.terminate('a newer connection replaces it');
       this.#incoming = connection;
+      // The peer may have ended the one before because it no longer hears this server.
+      this.#outgoing?.connection.probe();
     } else {
       this.#outgoing?.connection.terminate('a newer connection replaces it');
       this.#outgoing = { connection, outbox: new Outbox(this.#world, connection, this.#queueBytesMax) };

@@ -47,7 +47,7 @@ export interface PeerTiming {
 
 export const PEER_TIMING: PeerTiming = {
   intervalMs: 500,
-  // A peer sends something every second.
+  // A peer sends something every 1.5 s.
   silentIntervalsMax: 4,
   connectTimeoutMs: 1_000,
   retryMinMs: 20,

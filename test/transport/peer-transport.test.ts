@@ -21,6 +21,14 @@ const A = 's1' as ServerId;
 const B = 's2' as ServerId;
 const NOTHING = new Uint8Array(0);
 
+const QUICK = {
+  intervalMs: 20,
+  silentIntervalsMax: 10,
+  connectTimeoutMs: 500,
+  retryMinMs: 10,
+  retryMaxMs: 50,
+};
+
 transportConformance('sockets', () => new PeerCluster());
 
 /** Polls a condition that has no event: the other side's log. */
@@ -450,13 +458,57 @@ test('a peer that falls silent without a close is noticed, and found again', {
   }
 });
 
-const QUICK = {
-  intervalMs: 20,
-  silentIntervalsMax: 10,
-  connectTimeoutMs: 500,
-  retryMinMs: 10,
-  retryMaxMs: 50,
-};
+/** B's packets to A are dropped from some moment on, as by a firewall: A can still dial B. */
+test('a peer that can no longer dial this server is not taken for connected', {
+  timeout: 30_000,
+}, async () => {
+  const peers = await freeAddresses(A, B);
+  const sockets = new Set<Socket>();
+  let dropped = false;
+  const firewall = createServer((socket) => {
+    sockets.add(socket);
+    if (dropped) return;
+    const onward = connect(peers.get(A)?.port ?? 0, '127.0.0.1');
+    for (const [from, to] of [
+      [socket, onward],
+      [onward, socket],
+    ] as const) {
+      sockets.add(from);
+      from.on('error', () => from.destroy());
+      from.on('data', (bytes) => void (dropped || to.write(bytes)));
+      from.on('close', () => void (dropped || to.destroy()));
+    }
+  });
+  firewall.listen(0, '127.0.0.1');
+  await once(firewall, 'listening');
+  const address = firewall.address();
+  const port = typeof address === 'object' ? (address?.port ?? 0) : 0;
+  const viaFirewall = new Map([...peers, [A, { host: '127.0.0.1', port }]]);
+  const a = await startPeer({ server: A, peers, handlers: new Recorder(), timing: QUICK });
+  const b = await startPeer({ server: B, peers: viaFirewall, handlers: new Recorder(), timing: QUICK });
+  try {
+    await eventually(() => a.transport.isConnected(B) && b.transport.isConnected(A), 'they are connected');
+    dropped = true;
+    await eventually(() => !a.transport.isConnected(B), 's1 notices');
+    // It dials the peer again, with success, and must not trust its other connection for that.
+    let [looks, trusted] = [0, 0];
+    const untilMs = performance.now() + 20 * QUICK.intervalMs * QUICK.silentIntervalsMax;
+    while (performance.now() < untilMs) {
+      looks += 1;
+      if (a.transport.isConnected(B)) trusted += 1;
+      await new Promise((resolve) => setTimeout(resolve, QUICK.intervalMs));
+    }
+    assert.ok(trusted < looks / 2, `connected at ${trusted} of ${looks} looks`);
+    await eventually(() => !a.transport.isConnected(B), 's1 notices again');
+    await assert.rejects(a.transport.call(B, 'state', NOTHING, 1_000), { code: 'no-majority' });
+  } finally {
+    for (const socket of sockets) socket.destroy();
+    firewall.close();
+    await a.kill();
+    await b.kill();
+  }
+});
+
 /** First bytes of control frames: a ping of a client, and a pong of a server. */
 const [PING, PONG] = [0x89, 0x8a];
 const MASKED_HEADER_BYTES = 6;

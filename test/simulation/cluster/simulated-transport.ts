@@ -15,7 +15,7 @@ import type { Network } from './network.ts';
 import type { SimulatedProcess } from './simulated-process.ts';
 
 /** A server closes a connection without messages for so long, as in `PEER_TIMING`. */
-const SILENT_MS = 1_000;
+const SILENT_MS = 2_000;
 /** Between two attempts to connect, and its variation. */
 const DIAL_MS = 100;
 
