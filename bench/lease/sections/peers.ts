@@ -10,9 +10,8 @@ import { numberText, quantile, spreadText, summarize } from '../statistics.ts';
 
 const GROUP = 3;
 const TIMES_FASTER = 10;
-/** A Java machine compiles late: until then ZooKeeper has half its speed. */
-const WARM_UP_MS = 15_000;
-const WARM_UP_BATCHES_MAX = 10;
+/** All compile late: until then they have half their speed. */
+const WARM_UP_MS = 10_000;
 const REST_MS = 100;
 const REST_PART_MAX = 0.05;
 const REST_PERIODS_MAX = 50;
@@ -105,11 +104,9 @@ async function measure(bench: Bench, contenders: readonly Contender[]): Promise<
   const largest = Math.max(...sizes);
   for (const contender of contenders) {
     bench.progress(`warming up ${contender.name}`);
-    const untilMs = performance.now() + WARM_UP_MS;
-    for (let round = 0; round < (bench.quick ? 1 : WARM_UP_BATCHES_MAX); round++) {
-      await contender.batch(largest);
-      if (performance.now() > untilMs) break;
-    }
+    const untilMs = performance.now() + (bench.quick ? 0 : WARM_UP_MS);
+    do await contender.batch(largest);
+    while (performance.now() < untilMs);
     await contender.singles(singles / 3);
   }
   const serverCpuMs = contenders.map(() => 0);
