@@ -39,7 +39,7 @@ const HEARTBEAT_INTERVALS = 2;
 /**
  * One WebSocket to a peer after its handshake, dialed or accepted. Frames flow only from the accepting side to the
  * dialing side: a WebSocket client must mask every byte it sends, which costs a pass over all data, and a server need
- * not. Only the dialing side's first ping flows the other way.
+ * not. Only pings and pongs flow the other way.
  *
  * Silence reveals a peer that vanished (power, partition): the accepting side sends something at least every 1.5 s,
  * and a dialing side that receives nothing during several intervals ends the connection. The accepting side learns of
@@ -159,20 +159,22 @@ export class PeerConnection implements FrameSink {
 
   /** Called at the end of each interval. */
   #endInterval(): void {
-    if (this.isOpen) {
-      if (this.#arePings) {
-        if (this.#dialed) this.#ws.ping();
-      } else if (!this.#dialed && this.#sent.endOne() >= HEARTBEAT_INTERVALS) {
-        this.#ws.pong();
-        this.#sent.begin();
-      }
-    }
+    if (this.isOpen) this.#showLife();
     if (!this.#dialed && !this.#arePings && !this.#probing) return;
     const silent = this.#received.endOne();
     if (silent === 0) this.#probing = false;
     if (silent < this.#silentIntervalsMax) return;
     this.#finish({ reason: `nothing was received for ${silent} intervals`, malformed: false, silent: true });
     this.#ws.terminate();
+  }
+
+  #showLife(): void {
+    if (this.#dialed) {
+      if (this.#arePings) this.#ws.ping();
+    } else if (!this.#arePings && this.#sent.endOne() >= HEARTBEAT_INTERVALS) {
+      this.#ws.pong();
+      this.#sent.begin();
+    }
   }
 
   /** Called at an error of the socket or of `ws`: ends the connection, and reports why. */

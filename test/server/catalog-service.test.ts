@@ -84,6 +84,15 @@ function serviceOf(
   return new LocalCatalogService(parts);
 }
 
+/** Executes all requests, and records how the service refuses each first one. */
+function recorderOf(refused: (string | undefined)[]): Parameters<typeof serviceOf>[0] {
+  const outcome = { kind: 'done', result: {} } as unknown as Outcome;
+  return ([request], { refusal }) => {
+    refused.push(request === undefined ? 'nothing' : refusal?.(request)?.code);
+    return { body: Buffer.from('x'), outcomes: [outcome], touched: [[]] };
+  };
+}
+
 /** Records its notifications. */
 function makerOf(told: string[], attempt: string): CreationListener {
   const note = (what: string) => {
@@ -280,13 +289,9 @@ test('numbers are reserved for a volume once all members of the catalog were see
 });
 
 test('a server that has the catalog, or is about to, is not removed, and a removed one does not get it', async () => {
-  const outcome = { kind: 'done', result: {} } as unknown as Outcome;
   const refused: (string | undefined)[] = [];
   const service = serviceOf(
-    ([request], { refusal }) => {
-      refused.push(request === undefined ? 'nothing' : refusal?.(request)?.code);
-      return { body: Buffer.from('x'), outcomes: [outcome], touched: [[]] };
-    },
+    recorderOf(refused),
     [],
     nextTurn,
     new Map([['b', 6]]),
@@ -341,14 +346,10 @@ test('no batch is executed between a change of members and its apply, whatever b
 });
 
 test("a volume's catalog does not move to a server that leaves, and follows no leave while it moves there", async () => {
-  const outcome = { kind: 'done', result: {} } as unknown as Outcome;
   const refused: (string | undefined)[] = [];
   const state = { isApplied: true };
   const service = serviceOf(
-    ([request], { refusal }) => {
-      refused.push(request === undefined ? 'nothing' : refusal?.(request)?.code);
-      return { body: Buffer.from('x'), outcomes: [outcome], touched: [[]] };
-    },
+    recorderOf(refused),
     [],
     nextTurn,
     new Map([['b', 12]]),
@@ -395,15 +396,11 @@ test("a volume's catalog does not move to a server that leaves, and follows no l
 });
 
 test('a move to a server that is to leave is withdrawn, however long the call that began it has ended', async () => {
-  const outcome = { kind: 'done', result: {} } as unknown as Outcome;
   for (const catalog of [ROOT_CATALOG, 1 as CatalogNumber]) {
     const refused: (string | undefined)[] = [];
     const withdrawn: (readonly ServerId[])[] = [];
     const service = serviceOf(
-      ([request], { refusal }) => {
-        refused.push(request === undefined ? 'nothing' : refusal?.(request)?.code);
-        return { body: Buffer.from('x'), outcomes: [outcome], touched: [[]] };
-      },
+      recorderOf(refused),
       [],
       nextTurn,
       new Map([['b', 12]]),

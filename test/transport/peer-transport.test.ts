@@ -6,7 +6,7 @@ import { WebSocket } from 'ws';
 import type { ServerId } from '../../base/ids.ts';
 import { WIRE_HEARTBEATS, WIRE_VERSION } from '../../server/transport/frame.ts';
 import type { PeerTransportOptions } from '../../server/transport/peer-transport.ts';
-import { CHANNEL_LEASE } from '../../server/transport/transport.ts';
+import { CHANNEL_LEASE, type PeerAddress } from '../../server/transport/transport.ts';
 import { Recorder, transportConformance } from '../conformance/transport.ts';
 import {
   freeAddresses,
@@ -388,46 +388,53 @@ test('a newer process takes over; messages of the older one are ignored', { time
   }
 });
 
+interface HoledProxy {
+  readonly address: PeerAddress;
+  /** A hole swallows bytes and closings alike, and answers nothing, on present and new connections. */
+  hole(on: boolean): void;
+  close(): void;
+}
+
+/** Passes connections on to a port of this machine, except while there is a hole. */
+async function holedProxy(target: number): Promise<HoledProxy> {
+  const sockets = new Set<Socket>();
+  let silent = false;
+  const server = createServer((socket) => {
+    const onward = connect(target, '127.0.0.1');
+    for (const [from, to] of [
+      [socket, onward],
+      [onward, socket],
+    ] as const) {
+      sockets.add(from);
+      from.on('error', () => from.destroy());
+      from.on('data', (bytes) => void (silent || to.write(bytes)));
+      from.on('close', () => void (silent || to.destroy()));
+    }
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  return {
+    address: { host: '127.0.0.1', port: typeof address === 'object' ? (address?.port ?? 0) : 0 },
+    hole: (on) => {
+      silent = on;
+    },
+    close: () => {
+      for (const socket of sockets) socket.destroy();
+      server.close();
+    },
+  };
+}
+
 test('a peer that falls silent without a close is noticed, and found again', {
   timeout: 30_000,
 }, async () => {
   const peers = await freeAddresses(A, B);
-  const proxies: { hole: (on: boolean) => void; close: () => void; port: number }[] = [];
-  const proxied = async (target: number): Promise<number> => {
-    const sockets = new Set<Socket>();
-    let silent = false;
-    const server = createServer((socket) => {
-      const onward = connect(target, '127.0.0.1');
-      for (const [from, to] of [
-        [socket, onward],
-        [onward, socket],
-      ] as const) {
-        sockets.add(from);
-        from.on('error', () => from.destroy());
-        // A hole swallows bytes and closings alike, and answers nothing.
-        from.on('data', (bytes) => void (silent || to.write(bytes)));
-        from.on('close', () => void (silent || to.destroy()));
-      }
-    });
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const address = server.address();
-    const port = typeof address === 'object' ? (address?.port ?? 0) : 0;
-    proxies.push({
-      port,
-      hole: (on) => {
-        silent = on;
-      },
-      close: () => {
-        for (const socket of sockets) socket.destroy();
-        server.close();
-      },
-    });
-    return port;
-  };
   const portOf = (id: ServerId): number => peers.get(id)?.port ?? 0;
-  const viaB = new Map([...peers, [B, { host: '127.0.0.1', port: await proxied(portOf(B)) }]]);
-  const viaA = new Map([...peers, [A, { host: '127.0.0.1', port: await proxied(portOf(A)) }]]);
+  const [toA, toB] = [await holedProxy(portOf(A)), await holedProxy(portOf(B))];
+  const proxies = [toA, toB];
+  const viaB = new Map([...peers, [B, toB.address]]);
+  const viaA = new Map([...peers, [A, toA.address]]);
   const [heardA, heardB] = [new Recorder(), new Recorder()];
   const timing = {
     intervalMs: 50,
@@ -463,32 +470,13 @@ test('a peer that can no longer dial this server is not taken for connected', {
   timeout: 30_000,
 }, async () => {
   const peers = await freeAddresses(A, B);
-  const sockets = new Set<Socket>();
-  let dropped = false;
-  const firewall = createServer((socket) => {
-    sockets.add(socket);
-    if (dropped) return;
-    const onward = connect(peers.get(A)?.port ?? 0, '127.0.0.1');
-    for (const [from, to] of [
-      [socket, onward],
-      [onward, socket],
-    ] as const) {
-      sockets.add(from);
-      from.on('error', () => from.destroy());
-      from.on('data', (bytes) => void (dropped || to.write(bytes)));
-      from.on('close', () => void (dropped || to.destroy()));
-    }
-  });
-  firewall.listen(0, '127.0.0.1');
-  await once(firewall, 'listening');
-  const address = firewall.address();
-  const port = typeof address === 'object' ? (address?.port ?? 0) : 0;
-  const viaFirewall = new Map([...peers, [A, { host: '127.0.0.1', port }]]);
+  const firewall = await holedProxy(peers.get(A)?.port ?? 0);
+  const viaFirewall = new Map([...peers, [A, firewall.address]]);
   const a = await startPeer({ server: A, peers, handlers: new Recorder(), timing: QUICK });
   const b = await startPeer({ server: B, peers: viaFirewall, handlers: new Recorder(), timing: QUICK });
   try {
     await eventually(() => a.transport.isConnected(B) && b.transport.isConnected(A), 'they are connected');
-    dropped = true;
+    firewall.hole(true);
     await eventually(() => !a.transport.isConnected(B), 's1 notices');
     // It dials the peer again, with success, and must not trust its other connection for that.
     let [looks, trusted] = [0, 0];
@@ -502,10 +490,9 @@ test('a peer that can no longer dial this server is not taken for connected', {
     await eventually(() => !a.transport.isConnected(B), 's1 notices again');
     await assert.rejects(a.transport.call(B, 'state', NOTHING, 1_000), { code: 'no-majority' });
   } finally {
-    for (const socket of sockets) socket.destroy();
-    firewall.close();
     await a.kill();
     await b.kill();
+    firewall.close();
   }
 });
 
