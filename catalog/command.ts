@@ -74,6 +74,9 @@ import { Tables } from './tables.ts';
 import { volumeOf } from './tree.ts';
 import { placeVolume, resolvePlace } from './walk.ts';
 
+/** Of a server's memberships beside its first memberships: these count, unless they are equal. */
+const TIE_BREAK = 1e-6;
+
 /** Commands that set a volume's number of replicas. */
 const SETTING_REPLICAS = ['volume-create', 'volume-set', 'catalog-create'] as const;
 type ReplicasCommand = CommandOf<(typeof SETTING_REPLICAS)[number]>;
@@ -190,11 +193,14 @@ function replicasOf(tables: Tables, command: Command, context: CommandContext): 
  */
 function membersOfNewCatalog(tables: Tables, { placement }: CommandContext): readonly ServerId[] {
   const servers = tables.servers.all();
-  const chosen = placement(CATALOG_MEMBERS, servers, {}, tables.catalogs.memberships());
+  const [firsts, members] = [tables.catalogs.firstMemberships(), tables.catalogs.memberships()];
+  const ofFirst = new Map([...members].map(([id, count]) => [id, (firsts.get(id) ?? 0) + count * TIE_BREAK]));
+  const [first] = placement(1, servers, {}, ofFirst);
+  if (first === undefined) return [];
+  // With no load at all it is chosen again, before all others.
+  const chosen = placement(CATALOG_MEMBERS, servers, {}, new Map(members).set(first, -1));
   const present = chosen.filter((id) => servers.some((one) => one.id === id && one.storageId !== ''));
-  const firsts = tables.catalogs.firstMemberships();
-  if (present.length * 2 > chosen.length)
-    return present.toSorted((a, b) => (firsts.get(a) ?? 0) - (firsts.get(b) ?? 0));
+  if (present.length * 2 > chosen.length) return present;
   const awaited = chosen.filter((id) => !present.includes(id));
   throw new ServiceError('busy', `A new catalog needs ${awaited.join(', ')}, not registered yet`);
 }

@@ -115,6 +115,7 @@ export class Server {
       volumeCatalogs,
       catalogLists,
       volumeMoves,
+      primaryReturn,
       folder,
       scrubber,
       membership,
@@ -137,6 +138,7 @@ export class Server {
     await upkeeps.close();
     catalogLists.close();
     volumeMoves.close();
+    await primaryReturn.close();
     await volumeCatalogs.stop();
     scrubber.close();
     lease.stopCompeting();

@@ -101,6 +101,26 @@ export class CatalogMember {
     if (view !== null && this.service.votes) this.#parts.lease.open(this.#parts.cell, view);
   }
 
+  /** The replica in service here; null if there is none. */
+  get driver(): ReplicaDriver | null {
+    return this.#parts.host.loaded(this.#parts.cell);
+  }
+
+  /**
+   * As primary, ends the epoch and releases the lease, for which other members compete at once, and this one again
+   * later; resolves when another one has it, or after a while.
+   */
+  async handOver(): Promise<void> {
+    const { cell, lease, world } = this.#parts;
+    try {
+      if (!(await this.#endEpoch())) return;
+      lease.release(cell);
+      await succeedsWithin(world, lease.heldElsewhere(cell), SUCCESSION_MS_MAX);
+    } finally {
+      this.#recaller?.reopen();
+    }
+  }
+
   /** This server shuts down: as primary, it ends its epoch and waits a while for the next primary. */
   async resign(): Promise<void> {
     const { cell, lease, world } = this.#parts;

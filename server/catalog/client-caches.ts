@@ -279,9 +279,17 @@ export class ClientCaches {
     return Math.max(-Infinity, ...holders.map(({ untilMs }) => untilMs));
   }
 
-  /** From now on nothing is granted, and no session renewed. `counts` shows when all sessions have ended. */
+  /** Nothing is granted, and no session renewed, until `reopen`. `counts` shows when all sessions have ended. */
   close(): void {
     this.#closed = true;
+  }
+
+  reopen(): void {
+    this.#closed = false;
+  }
+
+  get isClosed(): boolean {
+    return this.#closed;
   }
 
   #begin(client: number): Session {

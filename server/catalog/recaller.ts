@@ -225,14 +225,16 @@ export class Recaller {
     return (inode) => (isLeaving?.(inode) === true ? 'leaving' : 'others');
   }
 
-  /** Stops granting; resolves when all clients have dropped their caches, or their sessions are over. */
+  /** Stops granting; resolves when all clients have dropped their caches, or their sessions are over, or it reopens. */
   async close(): Promise<void> {
     this.#caches.close();
     this.#endPolls();
-    for (;;) {
-      if (this.counts().sessions === 0) return;
-      await this.#nextRecheck(CLOSING_CHECK_MS);
-    }
+    while (this.#caches.isClosed && this.counts().sessions > 0) await this.#nextRecheck(CLOSING_CHECK_MS);
+  }
+
+  /** Grants again what this server may grant as primary. */
+  reopen(): void {
+    this.#caches.reopen();
   }
 
   /** Resolves when the session has something to report, another poll of it arrives, or after `waitMs`. */

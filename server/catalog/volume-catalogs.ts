@@ -14,6 +14,7 @@ import { CATALOGS, type CatalogDisk, catalogsIn, folderOfCatalog, openCatalog } 
 import type { CatalogHolder } from './catalog-holder.ts';
 import type { CatalogMember } from './catalog-member.ts';
 import type { CatalogRow, CatalogRows } from './catalog-rows.ts';
+import type { ReturnableCatalog } from './primary-return.ts';
 
 /** Pause before a replica that could not be opened, closed or deleted is tried again. */
 const RETRY_MS = 30_000;
@@ -163,6 +164,17 @@ export class VolumeCatalogs {
     return [...this.#units.values()].some(
       ({ number, member }) => this.at(number) !== null && member.service.lacksReplica,
     );
+  }
+
+  /** The catalogs of volumes with replicas in service here. */
+  returnable(): ReturnableCatalog[] {
+    return [...this.#units.values()].flatMap(({ number, member }) => {
+      const volume = this.#parts.rows.byNumber(number)?.name;
+      const { driver } = member;
+      return driver === null || volume === undefined
+        ? []
+        : [{ volume, driver, handOver: () => member.handOver() }];
+    });
   }
 
   /** The replica here; null if there is none. */

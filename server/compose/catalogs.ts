@@ -5,6 +5,7 @@ import { CatalogMember, type CatalogMemberParts } from '../catalog/catalog-membe
 import { CatalogMetrics } from '../catalog/catalog-metrics.ts';
 import { CatalogMoves } from '../catalog/catalog-moves.ts';
 import { CatalogSurvey } from '../catalog/catalog-survey.ts';
+import { PrimaryReturn } from '../catalog/primary-return.ts';
 import { VolumeCatalogs } from '../catalog/volume-catalogs.ts';
 import { VolumeMoves } from '../catalog/volume-moves.ts';
 import { EVENT_TEXTS } from '../live/event-texts.ts';
@@ -29,6 +30,7 @@ export interface CatalogParts {
   readonly catalogMoves: CatalogMoves;
   readonly catalogSurvey: CatalogSurvey;
   readonly volumeMoves: VolumeMoves;
+  readonly primaryReturn: PrimaryReturn;
   /** This server became the active primary of a catalog, or the view of its replica changed. */
   catalogChanged(number: CatalogNumber): void;
 }
@@ -115,6 +117,12 @@ export function makeCatalogs(
     for (const keeper of keepers.values()) keeper.listChanged();
     volumeMoves.wake();
   });
+  const primaryReturn = new PrimaryReturn({
+    ...{ self, world, log, periodMs: config.leaseMs, wallMs: base.wallMs },
+    catalogs: () => volumeCatalogs.returnable(),
+    servers: () => known.list.servers,
+    isConnected: isConnectedOf(self, transport),
+  });
   const root = catalogMember.service;
   const volumeMoves = new VolumeMoves({
     ...{ self, world, log, service: root },
@@ -165,7 +173,7 @@ export function makeCatalogs(
     refresh: () => catalogLists.refresh(),
   });
   return {
-    ...{ catalogMember, volumeCatalogs, catalogLists, catalogMoves, catalogSurvey, volumeMoves },
+    ...{ catalogMember, volumeCatalogs, catalogLists, catalogMoves, catalogSurvey, volumeMoves, primaryReturn },
     catalogChanged: (number) => {
       if (number === ROOT_CATALOG) {
         catalogLists.rootChanged();

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
+import type { ServerId } from '../../base/ids.ts';
 import type { CommandContext } from '../../catalog/command.ts';
 import { COMMANDS_VERSION } from '../../catalog/versions.ts';
+import { chooseServers } from '../../server/process/placement.ts';
 import type { CommandOf } from '../../wire/catalog-api.ts';
 import type { CatalogReport, ListedCatalog } from '../../wire/volume-catalogs.ts';
 import { Catalog, SERVERS } from './fixture.ts';
@@ -27,13 +29,16 @@ export function creation(
 
 /** A root catalog with five servers. */
 export class Root extends Catalog {
-  /** Loads that each choice of servers was given. */
-  readonly choices: (readonly [string, number][])[] = [];
+  readonly unreachable = new Set<string>();
+  #choices = 0;
   override readonly context: CommandContext = {
     nowNs: 0n,
-    placement: (count, _servers, _required, loads = new Map()) => {
-      this.choices.push([...loads]);
-      return SERVERS.slice(1, count + 1);
+    placement: (count, servers, _required, loads) => {
+      const candidates = servers.map(({ id, zone, freeBytes, totalBytes }) => {
+        const known = { reachable: !this.unreachable.has(id), registered: true };
+        return { id: id as ServerId, zone, freeBytes, totalBytes, ...known };
+      });
+      return chooseServers(count, candidates, this.#choices++, [], loads);
     },
   };
 

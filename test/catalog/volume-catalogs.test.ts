@@ -206,22 +206,28 @@ test('a catalog of version 10 is upgraded', () => {
   pair.equal();
 });
 
-test('without named members, the primary chooses servers that are members of few catalogs', () => {
+test('without named members, each server is a member, and the first one, of as many catalogs as the others', () => {
   const root = new Root();
-  root.create('first');
-  const { members: _, ...unnamed } = creation('second');
-  const { catalog } = root.run(unnamed);
-  assert.deepEqual(catalog.members, SERVERS.slice(1, 4));
-  assert.deepEqual(root.choices, [MEMBERS.map((id) => [id, 1])]);
+  const [members, firsts] = [new Map<string, number>(), new Map<string, number>()];
+  const count = (counts: Map<string, number>, id = '') => counts.set(id, (counts.get(id) ?? 0) + 1);
+  for (let at = 0; at < 4 * SERVERS.length; at++) {
+    const { members: _, ...unnamed } = creation(`volume-${at}`);
+    const { catalog } = root.run(unnamed);
+    count(firsts, catalog.members[0]);
+    for (const id of catalog.members) count(members, id);
+    assert.equal(Math.max(...firsts.values()), Math.ceil((at + 1) / SERVERS.length));
+    assert.ok(Math.max(...members.values()) <= Math.ceil((3 * (at + 1)) / SERVERS.length) + 1);
+  }
+  assert.deepEqual([firsts.size, members.size], [SERVERS.length, SERVERS.length]);
 });
 
-test('each server is the first member of as many new catalogs as the others', () => {
+test('a server that cannot be reached is not the first member, though it is that of few', () => {
   const root = new Root();
-  const firsts = ['one', 'two', 'three', 'four'].map((name) => {
-    const { members: _, ...unnamed } = creation(name);
-    return root.run(unnamed).catalog.members[0];
-  });
-  assert.deepEqual(firsts, [SERVERS[1], SERVERS[2], SERVERS[3], SERVERS[1]]);
+  root.unreachable.add('s4').add('s5');
+  for (let at = 0; at < 6; at++) {
+    const { members: _, ...unnamed } = creation(`volume-${at}`);
+    assert.ok(MEMBERS.includes(root.run(unnamed).catalog.members[0] ?? ''));
+  }
 });
 
 test('for a volume with a catalog of its own, the root catalog says that it is elsewhere', () => {

@@ -9,6 +9,7 @@
  *     let p be catalog-primary                    also: catalog-backup, a catalog server that is not the primary;
  *                                                 volume-primary [more], of the catalog that has the volume;
  *                                                 stranger /x, a server without a replica of the file
+ *     same p q, different p q                     whether two names mean one server
  *
  *     a: open f /x creat|excl|wronly              a program's call, which succeeds; mounts have the calls of
  *                                                 test/posix/calls.py, clients those of client-calls.ts;
@@ -165,6 +166,8 @@ const COMMANDS: Readonly<Record<string, Reader>> = {
       stage.alias(name, isPrimary ? primary : backup);
     };
   },
+  same: (words) => comparedParse(words, true),
+  different: (words) => comparedParse(words, false),
   hold: (words) => trafficParse(words, 'hold'),
   lose: (words) => trafficParse(words, 'lose'),
   await: (words) => {
@@ -348,6 +351,14 @@ function messageParse(words: Words, name: string): Step {
     const receivers =
       to === '*' ? stage.cluster.serverIds.filter((id) => id !== sender) : [stage.machine(to)];
     stage.held.addMessage({ name, from: sender, to: receivers, kind, file });
+  };
+}
+
+function comparedParse(words: Words, areSame: boolean): Step {
+  const [a, b] = [words.next('a server'), words.next('a server')];
+  return async (stage) => {
+    const [one, other] = [stage.machine(a), stage.machine(b)];
+    if ((one === other) !== areSame) throw new StageError(`"${a}" means ${one}, and "${b}" ${other}`);
   };
 }
 
