@@ -1,5 +1,6 @@
 import type { Incarnation, ServerId } from '../base/ids.ts';
 import type { LeaseEnvelope } from './messages.ts';
+import { CLOCK_DRIFT_MAX } from './parameters.ts';
 
 /** How far a peer's lease clock is ahead of the local one: the true value is within offset ± error. */
 export interface ClockOffset {
@@ -12,7 +13,7 @@ export interface ClockOffset {
 interface Peer {
   incarnation: Incarnation;
   startedMs: number;
-  /** Latest reading of its clock received; sent back as an echo. */
+  /** Latest reading of its clock received. */
   clockMs: number;
   receivedMs: number;
   lowMs: number;
@@ -31,8 +32,8 @@ export type FrameVerdict = 'accept' | 'older-life' | 'clock-out-of-bounds';
  * Tracks each peer's incarnation and clock offset by the envelopes of its frames.
  *
  * A frame sent at peer clock c and received at local clock t2 shows that the peer was at most t2 − c behind. If the
- * peer had by then received a frame sent at local clock t0, it was at most c − t0 ahead. Both bounds hold however
- * long the frames took, so a delay never makes a clock look wrong.
+ * peer had by then received a frame, so that the local clock certainly showed t1 when it sent its own, it was at most
+ * c − t1 ahead. Both bounds hold however long the frames took, so a delay never makes a clock look wrong.
  */
 export class ClockMonitor {
   readonly #clockSkewMaxMs: number;
@@ -89,9 +90,16 @@ export class ClockMonitor {
     return this.#measured(peer, lowMs, highMs, nowMs) ? 'accept' : 'clock-out-of-bounds';
   }
 
-  /** The latest clock reading received from the peer, which the next frame to it repeats; 0 if none. */
-  echoMs(peer: ServerId): number {
-    return this.#peers.get(peer)?.clockMs ?? 0;
+  /**
+   * What the peer's clock certainly shows now: the latest reading received from it, and the time since, which two
+   * clocks may measure differently by 2ρ. Once it is disconnected, the reading alone: another process of the peer may
+   * have another clock. A frame to the peer carries it; 0 without a reading.
+   */
+  echoMs(peer: ServerId, nowMs: number): number {
+    const known = this.#peers.get(peer);
+    if (known === undefined) return 0;
+    if (this.#disconnected.has(peer)) return known.clockMs;
+    return known.clockMs + Math.max(0, nowMs - known.receivedMs) * (1 - 2 * CLOCK_DRIFT_MAX);
   }
 
   /** @returns the offset, or null until the peer sent a frame that echoes this server's clock */

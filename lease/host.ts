@@ -170,7 +170,7 @@ export class LeaseHost {
       startedMs: this.#startedMs,
       parametersHash: this.#parameters.hash,
       clockMs: nowMs,
-      echoMs: this.#monitor.echoMs(to),
+      echoMs: this.#monitor.echoMs(to, nowMs),
     };
   }
 

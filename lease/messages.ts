@@ -95,6 +95,6 @@ export interface LeaseEnvelope {
   /** Hash of timing and protocol version; a frame with another one is dropped. */
   readonly parametersHash: number;
   readonly clockMs: number;
-  /** Latest `clockMs` that the sender received from the receiver, or 0; bounds the clock offset from above. */
+  /** What the receiver's clock certainly showed when this was sent, or 0; bounds the clock offset from above. */
   readonly echoMs: number;
 }

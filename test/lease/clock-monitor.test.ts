@@ -8,6 +8,7 @@ import fc from 'fast-check';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { ClockMonitor } from '../../lease/clock-monitor.ts';
 import type { LeaseEnvelope } from '../../lease/messages.ts';
+import { CLOCK_DRIFT_MAX } from '../../lease/parameters.ts';
 
 const PEER = 'b' as ServerId;
 const SKEW_MS = 100;
@@ -39,6 +40,45 @@ test('no delay makes a clock within bounds look wrong, and the offset is within 
   );
 });
 
+test("a frame bounds the offset as well if the latest frame from there is old, whatever the clocks' rates", () => {
+  const delay = fc.double({ min: 0, max: 50, noNaN: true });
+  const held = fc.double({ min: 0, max: 3_600_000, noNaN: true });
+  const rate = fc.double({ min: -CLOCK_DRIFT_MAX, max: CLOCK_DRIFT_MAX, noNaN: true });
+  const offset = fc.double({ min: -SKEW_MS, max: SKEW_MS, noNaN: true });
+  fc.assert(
+    fc.property(delay, held, delay, rate, rate, offset, (thereMs, heldMs, backMs, here, there, offsetMs) => {
+      const clockHere = (ms: number): number => 1_000 + ms * (1 + here);
+      // Such that it differs by `offsetMs` when the second frame leaves.
+      const clockThere = (ms: number): number => {
+        const sentMs = thereMs + heldMs;
+        return clockHere(sentMs) + offsetMs + (ms - sentMs) * (1 + there);
+      };
+      const [ours, theirs] = [new ClockMonitor(1, SKEW_MS, 1000), new ClockMonitor(-1e7, SKEW_MS, 1000)];
+      theirs.observe(PEER, envelope(clockHere(0), 0), clockThere(thereMs));
+      const sentMs = clockThere(thereMs + heldMs);
+      const arrivedMs = clockHere(thereMs + heldMs + backMs);
+      ours.observe(PEER, envelope(sentMs, theirs.echoMs(PEER, sentMs)), arrivedMs);
+      const measured = ours.offset(PEER);
+      assert.ok(measured !== null);
+      assert.ok(Math.abs(measured.offsetMs - offsetMs) <= measured.errorMs + 1e-6);
+      const slackMs = 4 * CLOCK_DRIFT_MAX * (1 + CLOCK_DRIFT_MAX) * heldMs;
+      assert.ok(2 * measured.errorMs <= (thereMs + backMs) * (1 + CLOCK_DRIFT_MAX) + slackMs + 1e-6);
+    }),
+    { examples: [[1, 60_000, 1, -CLOCK_DRIFT_MAX, CLOCK_DRIFT_MAX, 0]] },
+  );
+});
+
+test('a reading of a peer that is disconnected is repeated as it was', () => {
+  const monitor = new ClockMonitor(1, SKEW_MS, 1000);
+  monitor.observe(PEER, envelope(1000, 0), 1000);
+  assert.equal(monitor.echoMs(PEER, 2000), 1000 + 1000 * (1 - 2 * CLOCK_DRIFT_MAX));
+  assert.equal(monitor.echoMs(PEER, 900), 1000, 'This clock was read before the frame');
+  monitor.disconnected(PEER);
+  assert.equal(monitor.echoMs(PEER, 3000), 1000);
+  monitor.observe(PEER, envelope(3000, 0), 3010);
+  assert.equal(monitor.echoMs(PEER, 3010), 3000);
+});
+
 test('a clock that is out of bounds is found by one quick exchange, ahead or behind', () => {
   for (const offsetMs of [SKEW_MS + 5, -SKEW_MS - 5]) {
     const monitor = new ClockMonitor(1, SKEW_MS, 1000);
@@ -64,7 +104,7 @@ test('incarnations of a peer follow each other, and an earlier one is not accept
   assert.equal(monitor.observe(PEER, envelope(1000, 0, 3), 1000), 'accept');
   assert.equal(monitor.observe(PEER, envelope(1001, 0, 7), 1001), 'accept');
   assert.equal(monitor.observe(PEER, envelope(1002, 0, 3), 1002), 'older-life');
-  assert.equal(monitor.echoMs(PEER), 1001);
+  assert.equal(monitor.echoMs(PEER, 1001), 1001);
 });
 
 test('an outlier differs from a majority of at least two peers', () => {
