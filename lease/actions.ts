@@ -12,14 +12,15 @@ export type LeaseOrder =
       readonly session: number;
       /** Requested length in milliseconds: more than 0, at most `leaseMs`. */
       readonly spanMs: number;
+      /** Of a new holder: a session that holds the cell keeps its note, as this order may be a late repetition. */
       readonly note: string;
     }
-  /** A null `note` leaves the note unchanged. */
   | {
       readonly kind: 'refresh';
       readonly session: number;
       readonly spanMs: number;
-      readonly note: string | null;
+      /** Null leaves the note as it is; else it replaces the note `before`, and no other. */
+      readonly note: { readonly text: string; readonly before: string } | null;
     }
   | { readonly kind: 'release'; readonly session: number }
   | { readonly kind: 'query' };
@@ -40,6 +41,8 @@ export type LeaseOutcome =
   /** `release`: released. `refresh`, `release`: over, or another session's (`lease`). `query`: no holder. */
   | { readonly kind: 'free'; readonly lease: ClaimedLease | null }
   | { readonly kind: 'seen'; readonly lease: ClaimedLease }
+  /** `refresh`: nothing is done, as the note is another one than its `before`. */
+  | { readonly kind: 'changed'; readonly lease: ClaimedLease }
   /** No majority answered in time; the order may or may not take effect. */
   | { readonly kind: 'unknown' };
 

@@ -75,11 +75,12 @@ export class ClientBidder implements Bidder {
     switch (order.kind) {
       case 'acquire':
         if (finding.kind === 'free') return this.#acquire(order, attempt, nowMs);
-        if (finding.kind === 'held' && mine) return this.#extend(order, finding.lease, attempt);
+        if (finding.kind === 'held' && mine) return this.#extend(order.spanMs, null, finding.lease, attempt);
         return this.#report(finding, attempt, nowMs);
       case 'refresh':
-        if (finding.kind === 'held' && mine) return this.#extend(order, finding.lease, attempt);
-        return this.#report(finding, attempt, nowMs);
+        if (finding.kind !== 'held' || !mine || this.#hasChanged(order, finding.lease))
+          return this.#report(finding, attempt, nowMs);
+        return this.#extend(order.spanMs, order.note?.text ?? null, finding.lease, attempt);
       case 'release':
         if (!mine) return this.#report(finding, attempt, nowMs);
         this.#outcome = { kind: 'free', lease: null };
@@ -108,14 +109,15 @@ export class ClientBidder implements Bidder {
     return this.#write(lease, attempt, 'acquire', spanMs);
   }
 
-  #extend(
-    order: Extract<LeaseOrder, { kind: 'acquire' | 'refresh' }>,
-    found: Lease,
-    attempt: ReadingAttempt,
-  ): Bid {
+  /** An earlier attempt of the same order may have written its note. */
+  #hasChanged({ note }: Extract<LeaseOrder, { kind: 'refresh' }>, { claim }: Lease): boolean {
+    return note !== null && claim?.note !== note.before && claim?.note !== note.text;
+  }
+
+  /** @param note null: as it is */
+  #extend(spanMs: number, note: string | null, found: Lease, attempt: ReadingAttempt): Bid {
     const claim = found.claim as Claim;
-    const { spanMs } = order;
-    const fresh = this.#newLease({ ...claim, note: order.note ?? claim.note }, spanMs, attempt);
+    const fresh = this.#newLease({ ...claim, note: note ?? claim.note }, spanMs, attempt);
     const lease = { ...fresh, untilMs: this.#rules.extendedMs(found.untilMs, fresh.untilMs) };
     this.#setGranted(lease);
     return this.#write(lease, attempt, 'renew', spanMs);
@@ -127,6 +129,13 @@ export class ClientBidder implements Bidder {
     const { order } = this;
     if (order.kind === 'acquire' && lease !== null) this.#outcome = { kind: 'taken', lease };
     else if (order.kind === 'query' && lease !== null) this.#outcome = { kind: 'seen', lease };
+    else if (
+      order.kind === 'refresh' &&
+      lease !== null &&
+      finding.kind === 'held' &&
+      this.isMine(finding.lease)
+    )
+      this.#outcome = { kind: 'changed', lease };
     else this.#outcome = { kind: 'free', lease };
     const open = finding.kind === 'held' && !attempt.unanimous && this.#rules.helps;
     if (!open) return { kind: 'done' };

@@ -259,7 +259,8 @@ export class LeaseHost {
     const { parameters, rules } = this.#context;
     if (order.kind === 'acquire' || order.kind === 'refresh') {
       assert(order.spanMs > 0 && order.spanMs <= parameters.leaseMs, 'A claim is at most a lease long');
-      assert((order.note ?? '').length <= CLAIM_NOTE_MAX, 'A note has its bounds');
+      const note = order.kind === 'acquire' ? order.note : (order.note?.text ?? '');
+      assert(note.length <= CLAIM_NOTE_MAX, 'A note has its bounds');
     }
     const cell = this.#cells.findOrAdd(event.cell, nowMs);
     cell.addOrder(new ClientBidder(event, nowMs, parameters, rules), nowMs, out);

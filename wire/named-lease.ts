@@ -37,22 +37,26 @@ export interface LeaseNote {
   readonly owner: string;
   readonly ttlMs: number;
   readonly keys: LeaseKeys;
+  /** Number of the holder's last numbered change of keys; absent: none. */
+  readonly change?: number;
 }
 
 /** Equal notes give equal texts, whatever their keys' order. */
 export function leaseNoteText(note: LeaseNote): string {
   const keys = Object.fromEntries(Object.entries(note.keys).toSorted(([a], [b]) => (a < b ? -1 : 1)));
-  return JSON.stringify({ name: note.name, owner: note.owner, ttlMs: note.ttlMs, keys });
+  const { name, owner, ttlMs, change } = note;
+  return JSON.stringify({ name, owner, ttlMs, keys, change });
 }
 
 /** @returns the note; null for another form, such as one of a later release */
 export function leaseNoteParse(text: string): LeaseNote | null {
   const note = parseJsonObject(text);
   if (note === null) return null;
-  const { name, owner, ttlMs, keys } = note;
+  const { name, owner, ttlMs, keys, change } = note;
   if (typeof name !== 'string' || typeof owner !== 'string' || typeof ttlMs !== 'number') return null;
   if (typeof keys !== 'object' || keys === null || Array.isArray(keys)) return null;
   const pairs = Object.entries(keys);
   if (!pairs.every((pair): pair is [string, string] => typeof pair[1] === 'string')) return null;
-  return { name, owner, ttlMs, keys: Object.fromEntries(pairs) };
+  const numbered = typeof change === 'number' && Number.isSafeInteger(change) ? { change } : {};
+  return { name, owner, ttlMs, keys: Object.fromEntries(pairs), ...numbered };
 }

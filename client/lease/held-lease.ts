@@ -1,5 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { Timer, World } from '../../base/world.ts';
+import { HEADER_CHANGE } from '../../wire/lease-headers.ts';
 import type { LeaseKeys } from '../../wire/named-lease.ts';
 import type { GrantedLease, LeaseEvent } from '../../wire/named-lease-api.ts';
 import type { CallOptions, ExchangeOutcome } from '../transport/exchange.ts';
@@ -27,7 +28,7 @@ export interface LeaseExchange {
   watch(name: string, options?: CallOptions): AsyncGenerator<LeaseEvent, void, undefined>;
 }
 
-export type LeaseChange = Pick<ExchangeRequest, 'what' | 'method' | 'path' | 'body'>;
+export type LeaseChange = Pick<ExchangeRequest, 'what' | 'method' | 'path' | 'body' | 'headers'>;
 
 export function leasePath(name: string): string {
   return `/v1/leases/${encodeURIComponent(name)}`;
@@ -54,6 +55,8 @@ export class HeldLease {
   #end: LeaseMoment;
   #timer: Timer | null = null;
   #lastChange: Promise<unknown> = Promise.resolve();
+  /** Of keys. */
+  #changes = 0;
   #refreshing = false;
   #released = false;
   #lostEarly = false;
@@ -177,6 +180,8 @@ export class HeldLease {
       method,
       path: leasePath(this.name) + below,
       ...(body === undefined ? {} : { body }),
+      // An attempt at a server that was slow may be executed after later changes.
+      ...(below === '' ? {} : { headers: { [HEADER_CHANGE]: String(++this.#changes) } }),
     };
     const signal = AbortSignal.any([this.lost, this.#ending.signal]);
     const call: CallOptions = { timeoutMs: leftMs, attemptMs: this.#ttlMs * ATTEMPT_SHARE, signal };

@@ -110,6 +110,7 @@ export class NamedLeaseClient implements LeaseExchange {
     const whole: ExchangeRequest = {
       ...request,
       headers: {
+        ...request.headers,
         [HEADER_SESSION]: String(session),
         ...(request.body === undefined ? {} : { 'content-type': 'application/json' }),
       },

@@ -105,7 +105,7 @@ export class PrimaryReturn {
     return course.checks > STEADY_CHECKS * 2 ** Math.min(course.returns, DOUBLINGS_MAX);
   }
 
-  /** @returns the member to which the primary here should return; null if it is not here, is right here, or must wait */
+  /** @returns the member to which the primary here should return; null if it is not here, is to stay, or must wait */
   #firstOf({ driver }: ReturnableCatalog): ServerId | null {
     const { self, isConnected } = this.#parts;
     const { members, joint } = driver.view;

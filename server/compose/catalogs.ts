@@ -173,7 +173,15 @@ export function makeCatalogs(
     refresh: () => catalogLists.refresh(),
   });
   return {
-    ...{ catalogMember, volumeCatalogs, catalogLists, catalogMoves, catalogSurvey, volumeMoves, primaryReturn },
+    ...{
+      catalogMember,
+      volumeCatalogs,
+      catalogLists,
+      catalogMoves,
+      catalogSurvey,
+      volumeMoves,
+      primaryReturn,
+    },
     catalogChanged: (number) => {
       if (number === ROOT_CATALOG) {
         catalogLists.rootChanged();

@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import { HEADER_FORWARDED } from '../../wire/http-api.ts';
-import { HEADER_SESSION, HEADER_TOKEN } from '../../wire/lease-headers.ts';
+import { HEADER_CHANGE, HEADER_SESSION, HEADER_TOKEN } from '../../wire/lease-headers.ts';
 import {
   AcquireBody,
   type GrantedLease,
@@ -46,7 +46,11 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases, world: Wor
   app.patch('/v1/leases/:name', WRITE, async (request, reply) => {
     const { ttlMs, keys } = refreshBody(request);
     const session = ownSession(request);
-    return granted(reply, await service.refresh(nameOf(request), session, ttlMs ?? null, keys ?? null));
+    const change = changeOf(request);
+    return granted(
+      reply,
+      await service.refresh(nameOf(request), session, ttlMs ?? null, keys ?? null, change),
+    );
   });
 
   app.delete('/v1/leases/:name', WRITE, async (request, reply) => {
@@ -70,13 +74,15 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases, world: Wor
     const { value } = keyBody(request);
     return granted(
       reply,
-      await service.writeKey(nameOf(request), ownSession(request), keyOf(request), value),
+      await service.writeKey(nameOf(request), ownSession(request), keyOf(request), value, changeOf(request)),
     );
   });
 
-  app.delete('/v1/leases/:name/keys/:key', WRITE, async (request, reply) =>
-    granted(reply, await service.writeKey(nameOf(request), ownSession(request), keyOf(request), null)),
-  );
+  app.delete('/v1/leases/:name/keys/:key', WRITE, async (request, reply) => {
+    const change = changeOf(request);
+    const session = ownSession(request);
+    return granted(reply, await service.writeKey(nameOf(request), session, keyOf(request), null, change));
+  });
 
   // A HEAD of a stream without an end would keep its connection for nothing.
   app.get('/v1/leases/:name/watch', { ...READ, exposeHeadRoute: false }, (request, reply) => {
@@ -147,6 +153,12 @@ function keyOf(request: FastifyRequest): string {
 function sessionOf(request: FastifyRequest): number | null {
   const text = request.headers[HEADER_SESSION];
   return text === undefined ? null : integerOf(text, 'Leasehold-Session', 1);
+}
+
+/** Number of a change of keys; null if it has none. */
+function changeOf(request: FastifyRequest): number | null {
+  const text = request.headers[HEADER_CHANGE];
+  return text === undefined ? null : integerOf(text, 'Leasehold-Change', 1);
 }
 
 function ownSession(request: FastifyRequest): number {

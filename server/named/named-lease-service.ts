@@ -1,3 +1,4 @@
+import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import {
@@ -25,6 +26,8 @@ import type { NamedLeaseDriver } from './named-lease-driver.ts';
 
 /** Longest wait for a majority; the client may repeat the request. */
 const ASK_MS_MAX = 5_000;
+/** Of a change of keys, while the holder's other changes come between. */
+const KEY_ATTEMPTS_MAX = 16;
 /** A shorter lease, in clock skews, would be mostly uncertainty. */
 const SKEWS_PER_LEASE_MIN = 4;
 
@@ -75,6 +78,7 @@ export class NamedLeaseService {
 
   /**
    * Moves the lease's end to `ttlMs` from now; null: the duration that it was acquired with. `keys`: null keeps them.
+   * @param change number of the change of keys; null: it has none
    * @throws ServiceError `lease-lost`; `unknown`
    */
   async refresh(
@@ -82,12 +86,15 @@ export class NamedLeaseService {
     session: number,
     ttlMs: number | null,
     keys: LeaseKeys | null,
+    change: number | null = null,
   ): Promise<GrantedLease> {
     assertName(name);
     if (ttlMs !== null) this.#assertSpan(ttlMs);
-    if (ttlMs !== null && keys === null) return this.#refresh(name, session, ttlMs, null);
-    const { note } = await this.#noteIfHeld(name, session);
-    return this.#refresh(name, session, ttlMs ?? note.ttlMs, keys === null ? null : { ...note, keys });
+    if (keys !== null) return this.#changeKeys(name, session, ttlMs, change, () => keys);
+    const spanMs = ttlMs ?? (await this.#noteIfHeld(name, session)).note.ttlMs;
+    const lease = await this.#refresh(name, session, spanMs, null);
+    assert(lease !== null, 'A refresh that keeps the note does not depend on it');
+    return this.#granted(name, lease);
   }
 
   /** Releases a lease, which may have ended. @throws ServiceError `lease-lost` if another session has it; `unknown` */
@@ -133,36 +140,73 @@ export class NamedLeaseService {
     return { name, key, value, token };
   }
 
-  /** Sets a key (null removes it), and refreshes the lease. Of a holder's concurrent writes of keys one may be lost. */
-  async writeKey(name: string, session: number, key: string, value: string | null): Promise<GrantedLease> {
+  /**
+   * Sets a key (null removes it), and refreshes the lease.
+   * @param change as of `refresh`
+   */
+  async writeKey(
+    name: string,
+    session: number,
+    key: string,
+    value: string | null,
+    change: number | null = null,
+  ): Promise<GrantedLease> {
     assertName(name);
     assertKey(key);
-    const { note } = await this.#noteIfHeld(name, session);
-    const keys = new Map(Object.entries(note.keys));
-    if (value === null) keys.delete(key);
-    else keys.set(key, value);
-    return this.#refresh(name, session, note.ttlMs, { ...note, keys: Object.fromEntries(keys) });
+    return this.#changeKeys(name, session, null, change, (before) => {
+      const keys = new Map(Object.entries(before));
+      if (value === null) keys.delete(key);
+      else keys.set(key, value);
+      return Object.fromEntries(keys);
+    });
   }
 
+  /** Replaces the keys that it has read, and no others: the holder may send several changes at a time. */
+  async #changeKeys(
+    name: string,
+    session: number,
+    ttlMs: number | null,
+    change: number | null,
+    changed: (keys: LeaseKeys) => LeaseKeys,
+  ): Promise<GrantedLease> {
+    for (let attempts = 0; attempts < KEY_ATTEMPTS_MAX; attempts++) {
+      const { note, text: before } = await this.#noteIfHeld(name, session);
+      const spanMs = ttlMs ?? note.ttlMs;
+      const isNew = change === null || change > (note.change ?? 0);
+      const next = { ...note, keys: changed(note.keys), ...(change === null ? {} : { change }) };
+      const replaced = isNew ? { text: noteOf(next), before } : null;
+      const lease = await this.#refresh(name, session, spanMs, replaced);
+      if (lease !== null) return this.#granted(name, lease);
+    }
+    throw new ServiceError(
+      'busy',
+      `The keys of lease "${name}" change all the time: send one change at a time`,
+    );
+  }
+
+  /** @returns null if the note is another one than its `before` */
   async #refresh(
     name: string,
     session: number,
     spanMs: number,
-    note: LeaseNote | null,
-  ): Promise<GrantedLease> {
+    note: Extract<LeaseOrder, { kind: 'refresh' }>['note'],
+  ): Promise<ClaimedLease | null> {
     // The length may be that of the note, which other servers have sent.
     this.#assertSpan(spanMs);
-    const text = note === null ? null : noteOf(note);
-    const { outcome, askedMs } = await this.#ask(name, { kind: 'refresh', session, spanMs, note: text });
-    if (outcome.kind === 'granted') return this.#granted(name, outcome.lease);
+    const { outcome, askedMs } = await this.#ask(name, { kind: 'refresh', session, spanMs, note });
+    if (outcome.kind === 'granted') return outcome.lease;
+    if (outcome.kind === 'changed') return null;
     if (outcome.kind === 'unknown') throw this.#unknownError(name);
     throw this.#lostError(name, outcome.lease, askedMs);
   }
 
-  async #noteIfHeld(name: string, session: number): Promise<{ readonly note: LeaseNote }> {
+  async #noteIfHeld(
+    name: string,
+    session: number,
+  ): Promise<{ readonly note: LeaseNote; readonly text: string }> {
     const { lease, askedMs } = await this.#queryMajority(name);
     if (lease === null || lease.session !== session) throw this.#lostError(name, lease, askedMs);
-    return { note: noteIn(name, lease) };
+    return { note: noteIn(name, lease), text: lease.note };
   }
 
   async #queryMajority(

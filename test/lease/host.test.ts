@@ -185,6 +185,11 @@ function messageParse(cell: CellId, words: readonly string[]): LeaseMessage {
   }
 }
 
+function noteParse(given: ReadonlyMap<string, string>): Extract<LeaseOrder, { kind: 'refresh' }>['note'] {
+  const text = given.get('note');
+  return text === undefined ? null : { text, before: given.get('before') ?? '' };
+}
+
 function orderParse(kind: string, given: ReadonlyMap<string, string>): LeaseOrder {
   const session = Number(given.get('session'));
   const spanMs = Number(given.get('span') ?? 500);
@@ -192,7 +197,7 @@ function orderParse(kind: string, given: ReadonlyMap<string, string>): LeaseOrde
     case 'acquire':
       return { kind, session, spanMs, note: given.get('note') ?? '' };
     case 'refresh':
-      return { kind, session, spanMs, note: given.get('note') ?? null };
+      return { kind, session, spanMs, note: noteParse(given) };
     case 'release':
       return { kind, session };
     case 'look':

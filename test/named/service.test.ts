@@ -134,17 +134,56 @@ test('a key is written beside the others, by the holder only', async () => {
   await set.service.writeKey('n', 5, 'b', '3');
   const [, order] = set.orders;
   assert.ok(order?.kind === 'refresh');
-  assert.equal(order.note, claimOf(5, { a: '1', b: '3' }).note);
+  assert.deepEqual(order.note, { text: claimOf(5, { a: '1', b: '3' }).note, before: claimOf(5, kept).note });
   const removed = serviceOf(
     { kind: 'seen', lease: claimOf(5, kept) },
     { kind: 'granted', lease: claimOf(5) },
   );
   await removed.service.writeKey('n', 5, 'a', null);
   assert.ok(removed.orders[1]?.kind === 'refresh');
-  assert.equal(removed.orders[1].note, claimOf(5, { b: '2' }).note);
+  assert.equal(removed.orders[1].note?.text, claimOf(5, { b: '2' }).note);
   const stranger = serviceOf({ kind: 'seen', lease: claimOf(5, kept) });
   assert.equal((await refusal(stranger.service.writeKey('n', 6, 'a', 'x'))).code, 'lease-lost');
   assert.equal(stranger.orders.length, 1, 'Nothing was changed');
+});
+
+test('a key that is written while another change is under way is read again, and not for ever', async () => {
+  const [first, second] = [claimOf(5, { a: '1' }), claimOf(5, { a: '1', b: '2' })];
+  const { service, orders } = serviceOf(
+    { kind: 'seen', lease: first },
+    { kind: 'changed', lease: second },
+    { kind: 'seen', lease: second },
+    { kind: 'granted', lease: second },
+  );
+  await service.writeKey('n', 5, 'c', '3');
+  const text = claimOf(5, { a: '1', b: '2', c: '3' }).note;
+  assert.deepEqual(orders[3], {
+    ...{ kind: 'refresh', session: 5, spanMs: TTL_MS, note: { text, before: second.note } },
+  });
+  const always = Array.from(
+    { length: 32 },
+    (_, at): LeaseOutcome =>
+      at % 2 === 0 ? { kind: 'seen', lease: first } : { kind: 'changed', lease: second },
+  );
+  assert.equal((await refusal(serviceOf(...always).service.writeKey('n', 5, 'c', '3'))).code, 'busy');
+});
+
+test('a numbered change of keys that is not later than the last one changes nothing, whenever it arrives', async () => {
+  const note = leaseNoteText({ name: 'n', owner: 'me', ttlMs: TTL_MS, keys: { a: '1' }, change: 3 });
+  const lease = { ...claimOf(5), note };
+  for (const change of [2, 3, 4]) {
+    const changes = [
+      (service: NamedLeaseService) => service.writeKey('n', 5, 'a', '2', change),
+      (service: NamedLeaseService) => service.refresh('n', 5, null, { a: '2' }, change),
+    ];
+    for (const send of changes) {
+      const { service, orders } = serviceOf({ kind: 'seen', lease }, { kind: 'granted', lease });
+      await send(service);
+      assert.ok(orders[1]?.kind === 'refresh');
+      const next = leaseNoteText({ name: 'n', owner: 'me', ttlMs: TTL_MS, keys: { a: '2' }, change });
+      assert.deepEqual(orders[1].note, change <= 3 ? null : { text: next, before: note });
+    }
+  }
 });
 
 test("an ended lease can be released again; another holder's cannot", async () => {

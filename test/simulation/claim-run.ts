@@ -247,7 +247,11 @@ class ClaimWorld extends ClaimServers {
   #order(client: Client, server: ServerId, kind: 'acquire' | 'refresh', spanMs: number): void {
     const { session, cell } = client;
     const sentMs = this.world.nowMs;
-    const order: LeaseOrder = { kind, session, spanMs, note: `of ${session}` };
+    const note = `of ${session}`;
+    const order: LeaseOrder =
+      kind === 'acquire'
+        ? { kind, session, spanMs, note }
+        : { kind, session, spanMs, note: { text: note, before: note } };
     const ask = this.#ask(server, cell, order, (outcome) => {
       if (client.session !== session) return;
       if (client.waitsFor === ask) client.waitsFor = 0;

@@ -23,6 +23,10 @@ import {
 } from './operation.ts';
 
 const SESSION = { 'Leasehold-Session': count('Session (secret) of the lease holder') };
+const CHANGE = {
+  ...SESSION,
+  'Leasehold-Change': count('Number of the change of keys; not larger than the last: ignored'),
+};
 const ORDER = {
   session: count('Of the client, for this file'),
   number: count('Of the request in the session, from 1'),
@@ -73,7 +77,7 @@ export const OTHER_OPERATIONS: Operations = {
     id: 'refreshLease',
     tag: 'leases',
     summary: 'Renews a lease',
-    headers: SESSION,
+    headers: CHANGE,
     body: json(RefreshBody),
     answers: { 200: jsonAnswer('The lease') },
   },
@@ -101,7 +105,7 @@ export const OTHER_OPERATIONS: Operations = {
     id: 'writeKey',
     tag: 'leases',
     summary: 'Sets a key of a lease',
-    headers: SESSION,
+    headers: CHANGE,
     body: json(KeyBody),
     answers: { 200: jsonAnswer('The lease') },
   },
@@ -109,7 +113,7 @@ export const OTHER_OPERATIONS: Operations = {
     id: 'removeKey',
     tag: 'leases',
     summary: 'Removes a key of a lease',
-    headers: SESSION,
+    headers: CHANGE,
     answers: { 200: jsonAnswer('The lease') },
   },
   'GET /v1/leases/:name/watch': {
