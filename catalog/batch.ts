@@ -25,6 +25,7 @@ import {
   FLAGS_VERSION,
   JUNCTIONS_VERSION,
   SESSIONS_VERSION,
+  SPLITS_VERSION,
 } from './versions.ts';
 
 interface BatchCommand extends CommandId {
@@ -42,7 +43,7 @@ const EMPTY: Batch = { version: 1, commands: [] };
 /** Versions that changed what every command does; each includes the rules of earlier ones. */
 const RULES = [
   ...[SESSIONS_VERSION, CREATIONS_VERSION, FLAGS_VERSION, DELETIONS_VERSION, CATALOGS_VERSION],
-  JUNCTIONS_VERSION,
+  ...[JUNCTIONS_VERSION, SPLITS_VERSION],
 ];
 
 export const BATCH_COMMANDS_MAX = 10_000;

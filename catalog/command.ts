@@ -62,7 +62,9 @@ import {
   volumeMove,
   volumeMoveAbort,
   volumeNumber,
+  volumePart,
 } from './commands/volume-moves.ts';
+import { volumeSplit } from './commands/volume-splits.ts';
 import { volumeCreate, volumeRemove, volumeSet } from './commands/volumes.ts';
 import { assertPlaced, type FileClass, placementClassOf } from './file-class.ts';
 import { refuseLeaving } from './leaving-servers.ts';
@@ -76,6 +78,9 @@ import { placeVolume, resolvePlace } from './walk.ts';
 
 /** Of a server's memberships beside its first memberships: these count, unless they are equal. */
 const TIE_BREAK = 1e-6;
+
+/** Commands that list a new catalog, with the members that they name, or that the primary chooses. */
+const NEW_CATALOGS: ReadonlySet<Command['kind']> = new Set(['catalog-create', 'volume-move', 'volume-split']);
 
 /** Commands that set a volume's number of replicas. */
 const SETTING_REPLICAS = ['volume-create', 'volume-set', 'catalog-create'] as const;
@@ -168,7 +173,7 @@ function replicasOf(tables: Tables, command: Command, context: CommandContext): 
   // An unreserved or used number creates no file.
   if (members === null) return [];
   if (members.length > 0) return members;
-  if ((command.kind === 'catalog-create' || command.kind === 'volume-move') && command.members === undefined)
+  if (NEW_CATALOGS.has(command.kind) && (command as { readonly members?: unknown }).members === undefined)
     return membersOfNewCatalog(tables, context);
   const files = classOfNewFile(tables, command);
   if (files === null) return [];
@@ -410,7 +415,7 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
     case 'catalog-create':
       return catalogCreate(tables, command, replicas);
     case 'catalog-report':
-      return catalogReport(tables, command);
+      return catalogReport(tables, command, atNs);
     case 'junction-create':
       return junctionCreate(tables, command, atNs);
     case 'junction-remove':
@@ -421,10 +426,14 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return volumeDetach(tables, command);
     case 'volume-move':
       return volumeMove(tables, command, replicas);
+    case 'volume-split':
+      return volumeSplit(tables, command, replicas);
     case 'volume-move-abort':
       return volumeMoveAbort(tables, command, atNs);
     case 'volume-freeze':
-      return volumeFreeze(tables, command);
+      return volumeFreeze(tables, command, atNs);
+    case 'volume-part':
+      return volumePart(tables, command, atNs);
     case 'volume-number':
       return volumeNumber(tables, command, atNs);
     case 'volume-forget':

@@ -48,6 +48,11 @@ export class DirectoryClassTables {
     );
   }
 
+  /** The directory is in another volume, with its class if it has one. */
+  setVolume(directory: number, volume: number): void {
+    this.#statements.run('UPDATE directory_classes SET volume = ? WHERE directory = ?', volume, directory);
+  }
+
   delete(directory: number): void {
     this.#statements.run('DELETE FROM directory_classes WHERE directory = ?', directory);
   }

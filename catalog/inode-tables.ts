@@ -215,6 +215,17 @@ export class InodeTables {
     this.#volumes.count(inode.volume, -1, inode.kind === KIND_FILE ? -inode.sizeBytes : 0);
   }
 
+  /** Moves an inode with a name from its volume to another one of the catalog. No client or snapshot learns of it. */
+  setVolume(inode: InodeRow, volume: number): void {
+    const bytes = inode.kind === KIND_FILE ? inode.sizeBytes : 0;
+    charge(this.#volumes, inode, -1, -chargeOf(inode));
+    this.#volumes.count(inode.volume, -1, -bytes);
+    this.#statements.run('UPDATE inodes SET volume = ? WHERE id = ?', volume, inode.id);
+    if (inode.kind === KIND_DIRECTORY) this.#classes.setVolume(inode.id, volume);
+    this.#volumes.count(volume, 1, bytes);
+    charge(this.#volumes, { ...inode, volume }, 1, chargeOf(inode));
+  }
+
   setLinks(id: number, links: number, orphanedNs: string | null, changedNs: string): void {
     this.#snapshots.keepInode(id);
     this.#changes.touch(id);

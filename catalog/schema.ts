@@ -6,7 +6,7 @@ import { type CatalogNumber, inodesOf, ROOT_CATALOG, ROOT_NUMBERS_END } from '..
 export type CatalogDatabase = Database.Database;
 
 /** Version of the tables, stored as `user_version`. */
-export const SCHEMA_VERSION = 12;
+export const SCHEMA_VERSION = 13;
 
 /** Kinds of inodes in the tables. A number is never reused. */
 export const KIND_FILE = 1;
@@ -501,7 +501,7 @@ const MOVES = `
   CREATE TABLE volume_moves (
     catalog   INTEGER PRIMARY KEY,
     volume    INTEGER NOT NULL,
-    -- begun, frozen, numbered, moved or forgotten
+    -- begun, splitting, frozen, numbered, moved, forgotten or joining
     phase     TEXT NOT NULL,
     -- while frozen: whose numbers are up to here is recorded; once moved: rows of numbers up to here are deleted
     position  INTEGER NOT NULL,
@@ -521,6 +521,26 @@ const MOVES = `
   ALTER TABLE own_catalog ADD COLUMN imported TEXT NOT NULL DEFAULT '';
   -- id of the volume whose files alone may have the numbers, which move with it; 0 if the reservation named none
   ALTER TABLE reserved ADD COLUMN volume INTEGER NOT NULL DEFAULT 0;
+`;
+
+/** Directories that become volumes. */
+const SPLITS = `
+  -- of a volume that is split off: its root directory, else 0; the volume and the directory that have it until then
+  ALTER TABLE volume_moves ADD COLUMN part INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE volume_moves ADD COLUMN source INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE volume_moves ADD COLUMN above INTEGER NOT NULL DEFAULT 0;
+  -- while it is split off: the last entry that was visited in the first of its directories
+  ALTER TABLE volume_moves ADD COLUMN visited TEXT NOT NULL DEFAULT '';
+  DROP INDEX frozen_volumes;
+  CREATE INDEX frozen_volumes ON volume_moves (volume) WHERE phase IN ('splitting', 'joining', 'frozen', 'numbered');
+  -- while a volume is split off: directories whose entries are to be visited, and files of several names
+  CREATE TABLE split_inodes (
+    catalog  INTEGER NOT NULL,
+    inode    INTEGER NOT NULL,
+    -- names of the file that were visited; 0: a directory
+    names    INTEGER NOT NULL,
+    PRIMARY KEY (catalog, inode)
+  ) STRICT, WITHOUT ROWID;
 `;
 
 /** From version 1 to 2; servers are added when they register. */
@@ -551,6 +571,7 @@ const MIGRATIONS: readonly string[] = [
   REPLICA_COUNTS + CLUSTER + DELETIONS,
   CATALOGS + PLACEMENT_CLASSES,
   JUNCTIONS + MOVES,
+  SPLITS,
 ];
 
 /** The tables, each with its key columns, in the order of the canonical dump. */
@@ -578,6 +599,7 @@ export const TABLE_KEYS = {
   left_catalogs: 'server, catalog',
   volume_moves: 'catalog',
   moved_numbers: 'first',
+  split_inodes: 'catalog, inode',
   reserved: 'first',
   directory_classes: 'directory',
   junctions: 'inode',

@@ -15,6 +15,8 @@ const SCOPES: { readonly [Only in Kind]?: 'root' | 'volume' | 'volume-always' | 
   'catalog-create': 'root',
   'catalog-report': 'root',
   'volume-move': 'root',
+  'volume-split': 'root',
+  'volume-part': 'root',
   'volume-move-abort': 'root',
   'volume-freeze': 'root',
   'volume-number': 'root',

@@ -23,6 +23,11 @@ export class SnapshotSweeps {
     return this.#statements.get(`SELECT 1 FROM sweeps WHERE ${DOES_CHANGE} LIMIT 1`) !== undefined;
   }
 
+  /** Whether there may be past rows of a volume's removed snapshots. */
+  hasVolume(volume: number): boolean {
+    return this.#statements.get('SELECT 1 FROM sweeps WHERE volume = ? LIMIT 1', volume) !== undefined;
+  }
+
   /** Deletes past rows that no snapshot shows, at most `countMax` per table. */
   sweep(countMax: number): Swept {
     const next = this.#statements.get<{ volume: number; serial: number }>(

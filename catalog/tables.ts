@@ -16,6 +16,7 @@ import { ServerTables } from './server-tables.ts';
 import { SessionTables } from './session-tables.ts';
 import { SnapshotSweeps } from './snapshot-sweeps.ts';
 import { SnapshotTables } from './snapshot-tables.ts';
+import { SplitTables } from './split-tables.ts';
 import { Statements } from './statements.ts';
 import { TrashTables } from './trash-tables.ts';
 import { VolumeCatalogTables } from './volume-catalog-tables.ts';
@@ -37,6 +38,7 @@ export class Tables {
   readonly servers: ServerTables;
   readonly catalogs: VolumeCatalogTables;
   readonly moves: VolumeMoveTables;
+  readonly splits: SplitTables;
   readonly rows: VolumeRowTables;
   readonly placements: PlacementTables;
   readonly classes: DirectoryClassTables;
@@ -64,6 +66,7 @@ export class Tables {
     this.servers = new ServerTables(statements);
     this.catalogs = new VolumeCatalogTables(statements);
     this.moves = new VolumeMoveTables(statements, this.own);
+    this.splits = new SplitTables(statements);
     this.rows = new VolumeRowTables(statements);
     this.placements = new PlacementTables(statements);
     this.classes = new DirectoryClassTables(statements);

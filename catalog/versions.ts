@@ -15,9 +15,9 @@ import type { Command, CommandOf } from '../wire/catalog-api.ts';
  * - 10: attributes that are changed only if the inode is unchanged. 11: settings of the cluster; maintenance of
  *   servers; logs of deletions. 12: volumes with a catalog of their own; labels of servers; labels and zones of
  *   volumes and directories. 13: volumes that are attached in others; moves of volumes to catalogs of their own;
- *   volumes of reserved numbers.
+ *   volumes of reserved numbers. 14: directories that become volumes.
  */
-export const COMMANDS_VERSION = 13;
+export const COMMANDS_VERSION = 14;
 
 /** Servers from this version on obey fences. @see CacheOwner.fence */
 export const FENCES_VERSION = 5;
@@ -56,6 +56,9 @@ export const JUNCTIONS_VERSION = 13;
 
 /** Servers from this version on know that inodes move to another catalog with their volume. */
 export const VOLUME_MOVES_VERSION = 13;
+
+/** Servers from this version on know that a directory becomes a volume. */
+export const SPLITS_VERSION = 14;
 
 /** The version that introduced each command. A new command needs an entry. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {
@@ -128,6 +131,8 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   'volume-number': 13,
   'volume-forget': 13,
   'catalog-import': 13,
+  'volume-split': 14,
+  'volume-part': 14,
 };
 
 /**

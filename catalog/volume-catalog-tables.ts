@@ -24,7 +24,7 @@ interface CatalogRow {
 
 const COLUMNS = `number, name, state, view, members, made, since, settings, refused_since AS refusedSince,
   refused_why AS refusedWhy, attached,
-  (SELECT phase FROM volume_moves WHERE catalog = number AND phase IN ('begun', 'frozen', 'numbered')) AS moving`;
+  (SELECT phase FROM volume_moves WHERE catalog = number AND phase IN ('begun', 'splitting', 'frozen', 'numbered')) AS moving`;
 
 /** The root catalog's list of volumes' catalogs and servers, with its version. Plain access, no rules. */
 export class VolumeCatalogTables {

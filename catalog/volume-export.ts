@@ -44,7 +44,7 @@ function exportedVolume({ own, moves, volumes }: Tables, number: number): Volume
     const move = moves.row(number);
     if (move?.phase === 'numbered') return volumes.row(move.volume);
     // Before, rows may change, and it is not known which numbers are the volume's.
-    if (move?.phase === 'begun' || move?.phase === 'frozen')
+    if (move?.phase === 'begun' || move?.phase === 'splitting' || move?.phase === 'frozen')
       throw new ServiceError('busy', `The volume that moves to catalog ${number} cannot be copied yet`);
   } else {
     const [volume] = volumes.all();

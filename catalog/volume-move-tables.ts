@@ -11,7 +11,18 @@ export interface MoveRow extends VolumeMove {
   readonly position: number;
   /** While frozen: 1 if no number after the last of the volume's is another volume's. */
   readonly extends: number;
+  /** Of a volume that is split off: its root directory; 0 of another one. */
+  readonly part: number;
+  /** The volume that has the directory until it moves, or 0. Until it is being split, `volume` is the same. */
+  readonly source: number;
+  /** The directory that has an entry for `part` until it moves, or 0. */
+  readonly above: number;
+  /** While splitting: the last entry that was visited in the first directory of `SplitTables`. */
+  readonly visited: string;
 }
+
+/** A move whose next phase begins. */
+type EnteredMove = Pick<MoveRow, 'catalog' | 'volume'> & Partial<Pick<MoveRow, 'part' | 'source' | 'above'>>;
 
 /** Numbers from `first` to `last`. */
 export interface NumberRun {
@@ -20,10 +31,16 @@ export interface NumberRun {
 }
 
 /** Queries of the volumes that do not change here, because they move or have moved, and of those that have moved. */
-export const UNCHANGING = "SELECT volume FROM volume_moves WHERE phase IN ('frozen', 'numbered', 'moved')";
+export const UNCHANGING =
+  "SELECT volume FROM volume_moves WHERE phase IN ('splitting', 'joining', 'frozen', 'numbered', 'moved')";
 export const MOVED = "SELECT volume FROM volume_moves WHERE phase = 'moved'";
 
-const COLUMNS = 'catalog, volume, phase, position, "extends"';
+const LEAVING =
+  "SELECT volume FROM volume_moves WHERE phase IN ('begun', 'splitting', 'joining', 'frozen', 'numbered')";
+/** Volumes of which a directory is being visited. */
+const SPLITTING = "SELECT source AS volume FROM volume_moves WHERE phase = 'splitting'";
+
+const COLUMNS = 'catalog, volume, phase, position, "extends", part, source, above, visited';
 
 /**
  * Volumes that move from the root catalog to catalogs of their own, and the numbers that move with them. A volume's
@@ -51,30 +68,48 @@ export class VolumeMoveTables {
     return this.#statements.get('SELECT 1 FROM volume_moves LIMIT 1') === undefined;
   }
 
-  enter({ catalog, volume }: Pick<MoveRow, 'catalog' | 'volume'>, phase: MoveRow['phase']): void {
-    this.put({ catalog, volume, phase, position: 0, extends: 0 });
+  enter({ catalog, volume, part, source, above }: EnteredMove, phase: MoveRow['phase']): void {
+    const of = { part: part ?? 0, source: source ?? 0, above: above ?? 0 };
+    this.put({ catalog, volume, phase, position: 0, extends: 0, visited: '', ...of });
   }
 
-  put({ catalog, volume, phase, position, extends: continues }: MoveRow): void {
+  put({ catalog, volume, phase, position, extends: continues, part, source, above, visited }: MoveRow): void {
     this.#statements.run(
-      'INSERT OR REPLACE INTO volume_moves VALUES (?, ?, ?, ?, ?)',
-      ...[catalog, volume, phase, position, continues],
+      'INSERT OR REPLACE INTO volume_moves VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
+      ...[catalog, volume, phase, position, continues, part, source, above, visited],
     );
   }
 
   delete(catalog: number): void {
-    this.#statements.run('DELETE FROM moved_numbers WHERE catalog = ?', catalog);
+    this.forgetRuns(catalog);
     this.#statements.run('DELETE FROM volume_moves WHERE catalog = ?', catalog);
   }
 
-  /** Volumes that move, but have not moved yet. */
+  forgetRuns(catalog: number): void {
+    this.#statements.run('DELETE FROM moved_numbers WHERE catalog = ?', catalog);
+  }
+
+  /**
+   * Volumes of which nothing may be cached: they move, but have not moved yet, or a directory of theirs, of which it is
+   * not known yet what is in it, does.
+   */
   leaving(): number[] {
-    return this.#volumes("SELECT volume FROM volume_moves WHERE phase IN ('begun', 'frozen', 'numbered')");
+    return [...this.#volumes(LEAVING), ...this.#volumes(SPLITTING)];
   }
 
   /** Volumes whose changes wait. */
   frozen(): number[] {
-    return this.#volumes("SELECT volume FROM volume_moves WHERE phase IN ('frozen', 'numbered')");
+    return this.#volumes(
+      "SELECT volume FROM volume_moves WHERE phase IN ('splitting', 'joining', 'frozen', 'numbered')",
+    );
+  }
+
+  /** Volumes of which a directory is being split off. */
+  sources(): number[] {
+    return this.#volumes(
+      `SELECT source AS volume FROM volume_moves
+       WHERE part > 0 AND phase IN ('begun', 'splitting', 'joining', 'frozen', 'numbered')`,
+    );
   }
 
   /** Volumes that have moved away, of which there are still rows. */

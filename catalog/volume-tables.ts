@@ -96,6 +96,11 @@ export class VolumeTables {
     this.#statements.run('UPDATE volumes SET root = ? WHERE id = ?', root, id);
   }
 
+  /** The latest snapshot ever. */
+  setSerial(id: number, serial: number): void {
+    this.#statements.run('UPDATE volumes SET serial = ? WHERE id = ?', serial, id);
+  }
+
   set(
     id: number,
     values: Pick<

@@ -26,6 +26,8 @@ export interface Attachments {
   ): Promise<{ readonly attachment: Attachment; readonly junctions: readonly number[] } | null>;
   /** The catalog that has an inode, if it is one of the mounted volume or of a volume that `find` returned. */
   catalogOf(inode: number): CatalogNumber;
+  /** Learns which inodes have moved to another catalog. */
+  refresh(): Promise<void>;
   /** After the unmount. */
   stop(): Promise<void>;
 }
@@ -36,5 +38,6 @@ export const NO_ATTACHMENTS: Attachments = {
   find: () => Promise.resolve(null),
   findByNumber: () => Promise.resolve(null),
   catalogOf: catalogOfInode,
+  refresh: () => Promise.resolve(),
   stop: () => Promise.resolve(),
 };

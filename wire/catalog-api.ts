@@ -11,6 +11,7 @@ import {
   Nanoseconds,
   ObjectBytes,
   Owner,
+  Path,
   Policy,
   Replicas,
   ServerName,
@@ -61,7 +62,6 @@ const InodeFlags = Type.Array(Type.Union(INODE_FLAGS.map((flag) => Type.Literal(
 });
 /** The catalog itself checks names and paths, because it counts bytes of UTF-8, not characters. */
 const Name = Type.String({ maxLength: 4096 });
-const Path = Type.String({ maxLength: 16_384 });
 
 /** A directory entry: by directory inode, or by path from the volume's root. */
 export const Place = Type.Union([

@@ -9,6 +9,7 @@ export const Catalog = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEG
 /** Since 1970, as decimal text. */
 export const Nanoseconds = Type.String({ pattern: '^-?[0-9]{1,20}$' });
 export const Mode = Type.Integer({ minimum: 0, maximum: 0o7777 });
+export const Path = Type.String({ maxLength: 16_384 });
 export const Owner = Type.Integer({ minimum: 0, maximum: 0xffff_ffff });
 export const Bytes = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 

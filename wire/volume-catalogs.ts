@@ -141,6 +141,7 @@ export interface RootCommandResults {
   /** Without the row of a volume that is removed. */
   readonly 'volume-detach': { readonly catalog?: ListedCatalog };
   readonly 'volume-move': { readonly catalog: ListedCatalog };
+  readonly 'volume-split': { readonly catalog: ListedCatalog };
   /** The removed catalog; absent if the volume does not move. */
   readonly 'volume-move-abort': { readonly catalog?: ListedCatalog };
 }

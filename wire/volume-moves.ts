@@ -1,4 +1,4 @@
-import { Catalog, Members, VolumeName } from './catalog-values.ts';
+import { Catalog, Members, Path, VolumeName } from './catalog-values.ts';
 import { type Static, Type } from './schema.ts';
 
 /**
@@ -7,10 +7,11 @@ import { type Static, Type } from './schema.ts';
  */
 
 /**
- * A move until it ends. `begun`: clients' caches of the volume end. `frozen`: changes of the volume wait, and the root
- * records which numbers are the volume's. `numbered`: the rows can be copied.
+ * A move until it ends. `begun`: clients' caches of the volume end. `splitting`, of a directory that becomes a volume:
+ * what is in it becomes the volume's, and its changes wait. `frozen`: changes of the volume wait, and the root records
+ * which numbers are the volume's. `numbered`: the rows can be copied.
  */
-export type MovePhase = 'begun' | 'frozen' | 'numbered';
+export type MovePhase = 'begun' | 'splitting' | 'frozen' | 'numbered';
 
 const CountMax = Type.Integer({ minimum: 1, maximum: 10_000 });
 
@@ -60,6 +61,20 @@ export const MOVE_COMMANDS = [
     /** Absent: the primary chooses them. */
     members: Type.Optional(Members),
   }),
+  /**
+   * Lists a catalog for a new volume `name`, which a directory of a volume of the root catalog becomes. Its inodes keep
+   * their numbers; the volume is attached where the directory was. Returns that of a split that has begun already.
+   */
+  Type.Object({
+    kind: Type.Literal('volume-split'),
+    name: VolumeName,
+    volume: VolumeName,
+    path: Path,
+    /** Absent: the primary chooses them. */
+    members: Type.Optional(Members),
+  }),
+  /** Makes the next `countMax` inodes those of the volume that is split off; or no longer, if the split was ended. */
+  Type.Object({ kind: Type.Literal('volume-part'), number: Catalog, countMax: CountMax }),
   /** Ends a move before the volume has moved: its catalog is removed. Changes nothing without a move. */
   Type.Object({ kind: Type.Literal('volume-move-abort'), name: VolumeName }),
   /** Changes of the volume wait from now on. */
@@ -87,8 +102,11 @@ export const MOVE_QUERIES = [
 
 export interface VolumeMove {
   readonly catalog: number;
-  /** `moved`: the root catalog still has rows of the volume, which nothing shows. */
-  readonly phase: MovePhase | 'moved' | 'forgotten';
+  /**
+   * `moved`: the root catalog still has rows of the volume, which nothing shows. `joining`: the split was ended, and
+   * its inodes become those of the other volume again.
+   */
+  readonly phase: MovePhase | 'moved' | 'forgotten' | 'joining';
 }
 
 export interface MoveQueryResults {
@@ -98,6 +116,7 @@ export interface MoveQueryResults {
 
 export interface MoveCommandResults {
   readonly 'volume-freeze': Record<string, never>;
+  readonly 'volume-part': { readonly done: boolean };
   readonly 'volume-number': { readonly done: boolean };
   readonly 'volume-forget': { readonly more: boolean };
   /** How far rows are imported. */

@@ -6,6 +6,7 @@ import type { CommandOf, CommandResults, ServerInfo } from '../../wire/catalog-a
 import type { VolumeSettings } from '../../wire/catalog-values.ts';
 import type { PlacementClass } from '../../wire/placement-class.ts';
 import type { CatalogReport, CatalogState, ListedCatalog } from '../../wire/volume-catalogs.ts';
+import { attachPart } from '../attached-part.ts';
 import { completeMove } from '../completed-moves.ts';
 import type { Tables } from '../tables.ts';
 import { detachAllIn, refuseAttached } from './attachments.ts';
@@ -94,18 +95,19 @@ export function removeLost(tables: Tables, catalog: ListedCatalog): ListedCatalo
 export function catalogReport(
   tables: Tables,
   { number, report }: CommandOf<'catalog-report'>,
+  atNs: string,
 ): CommandResults['catalog-report'] {
   const catalog = tables.catalogs.byNumber(number);
   if (catalog === undefined) throw new ServiceError('not-found', `There is no catalog ${number}`);
-  receive(tables, catalog, report);
+  receive(tables, catalog, report, atNs);
   return {};
 }
 
-function receive(tables: Tables, catalog: ListedCatalog, report: CatalogReport): void {
+function receive(tables: Tables, catalog: ListedCatalog, report: CatalogReport, atNs: string): void {
   const { number, state, since } = catalog;
   switch (report.kind) {
     case 'created':
-      if (state === 'creating') created(tables, catalog);
+      if (state === 'creating') created(tables, catalog, atNs);
       return;
     case 'closed':
       if (state === 'removing') moved(tables, catalog, 'removed');
@@ -134,10 +136,11 @@ function receive(tables: Tables, catalog: ListedCatalog, report: CatalogReport):
 }
 
 /** The catalog of a volume that moves can have all its rows only once their numbers are recorded. */
-function created(tables: Tables, catalog: ListedCatalog): void {
+function created(tables: Tables, catalog: ListedCatalog, atNs: string): void {
   if (catalog.moving !== undefined && catalog.moving !== 'numbered') return;
-  moved(tables, catalog, 'ready');
   const move = tables.moves.row(catalog.number);
+  const isPart = move !== undefined && move.part > 0;
+  moved(tables, isPart ? attachPart(tables, catalog, move, atNs) : catalog, 'ready');
   if (move !== undefined) completeMove(tables, move);
 }
 

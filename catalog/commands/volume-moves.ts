@@ -11,6 +11,7 @@ import { volumeOf } from '../tree.ts';
 import type { MoveRow } from '../volume-move-tables.ts';
 import { RUNS_MAX, recordNumbers } from '../volume-numbers.ts';
 import { addCatalog, moved, settingsOf } from './volume-catalogs.ts';
+import { beginSplit, joinAgain, visitEntries } from './volume-splits.ts';
 
 /** @param chosen the members if the command names none */
 export function volumeMove(
@@ -24,6 +25,8 @@ export function volumeMove(
   if (listed !== undefined)
     throw new ServiceError('exists', `The volume "${name}" has a catalog of its own already`);
   const volume = volumeOf(tables, name);
+  if (tables.moves.sources().includes(volume.id))
+    throw new ServiceError('busy', `A directory of "${name}" becomes a volume: wait until that has ended`);
   const settings = settingsOf({ labels: [], zones: [], ...volumeInfoOf(volume) });
   const catalog = addCatalog(tables, { name, members, settings });
   tables.moves.enter({ catalog: catalog.number, volume: volume.id }, 'begun');
@@ -46,12 +49,15 @@ export function volumeMoveAbort(
   return { catalog: end(tables, moveOf(tables, listed.number), 'It was ended', atNs) };
 }
 
-/** The volume stays here; its changes wait no longer. */
-function end(tables: Tables, { catalog, volume }: MoveRow, why: string, atNs: string): ListedCatalog {
+/** The volume, or what was to become one, stays here; its changes wait no longer than it takes to join again. */
+function end(tables: Tables, move: MoveRow, why: string, atNs: string): ListedCatalog {
+  const { catalog, volume } = move;
   const listed = tables.catalogs.byNumber(catalog);
   assert(listed !== undefined, 'A volume moves to a catalog that is listed');
   tables.moves.delete(catalog);
+  tables.splits.deleteAll(catalog);
   tables.numbers.renewReserved(volume, atNs);
+  if (move.part > 0 && move.phase !== 'begun') tables.moves.enter(move, 'joining');
   return moved(tables, { ...listed, refused: { since: listed.since, why } }, 'removed');
 }
 
@@ -59,10 +65,44 @@ function end(tables: Tables, { catalog, volume }: MoveRow, why: string, atNs: st
 export function volumeFreeze(
   tables: Tables,
   { number }: CommandOf<'volume-freeze'>,
+  atNs: string,
 ): CommandResults['volume-freeze'] {
   const move = moveOf(tables, number);
-  if (move.phase === 'begun') enter(tables, move, 'frozen');
+  if (move.phase !== 'begun') return {};
+  if (move.part === 0) {
+    enter(tables, move, 'frozen');
+    return {};
+  }
+  const why = beginSplit(tables, move);
+  if (why !== null) end(tables, move, `The directory cannot become a volume: ${why}`, atNs);
   return {};
+}
+
+export function volumePart(
+  tables: Tables,
+  { number, countMax }: CommandOf<'volume-part'>,
+  atNs: string,
+): CommandResults['volume-part'] {
+  const move = tables.moves.row(number);
+  if (move?.phase === 'joining') {
+    const next = joinAgain(tables, move, countMax);
+    if (next === null) tables.moves.delete(number);
+    else tables.moves.put(next);
+    return { done: next === null };
+  }
+  if (move?.phase !== 'splitting') return { done: true };
+  const next = visitEntries(tables, move, countMax);
+  if (typeof next === 'string') {
+    end(tables, move, `The directory cannot become a volume: ${next}`, atNs);
+    return { done: false };
+  }
+  if (next !== null) {
+    tables.moves.put(next);
+    return { done: false };
+  }
+  tables.splits.deleteAll(number);
+  enter(tables, move, 'frozen');
+  return { done: true };
 }
 
 export function volumeNumber(
@@ -71,7 +111,7 @@ export function volumeNumber(
   atNs: string,
 ): CommandResults['volume-number'] {
   const move = moveOf(tables, number);
-  if (move.phase === 'begun')
+  if (move.phase === 'begun' || move.phase === 'splitting')
     throw new ServiceError('precondition-failed', `The volume that moves to catalog ${number} is not frozen`);
   if (move.phase !== 'frozen') return { done: true };
   const next = recordNumbers(tables, move, countMax);

@@ -17,7 +17,7 @@ import { formatBytes } from '../terminal/quantities.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { clusterCommand, duration, size, wholeNumber, withClient } from './cluster-command.ts';
 import { LABELS, type PlacementOptions, placementOf, placementText, ZONES } from './placement-options.ts';
-import { addOwnCatalogCommand } from './volume-move.ts';
+import { addOwnCatalogCommand, addSplitCommand } from './volume-move.ts';
 
 const OBJECT_BYTES_MIN = 4096;
 const RETENTION_MS_MAX = 36_525 * 86_400_000;
@@ -200,6 +200,7 @@ export function addVolumeCommands(program: Command): void {
     });
 
   addOwnCatalogCommand(volume, volumeName);
+  addSplitCommand(volume, volumeName, parseRemotePath);
 
   clusterCommand(volume, 'rm', 'remove an empty volume')
     .argument('<name>', 'name of the volume', volumeName)

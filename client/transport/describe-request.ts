@@ -88,6 +88,8 @@ const COMMANDS: { readonly [Kind in Command['kind']]: (command: CommandOf<Kind>)
   'extend-numbers': () => 'extend the inode numbers of a catalog',
   'volume-move': ({ name }) => `move the volume "${name}" to a catalog of its own`,
   'volume-move-abort': ({ name }) => `end the move of the volume "${name}"`,
+  'volume-split': ({ name, volume, path }) => `make "${volume}:${path}" the volume "${name}"`,
+  'volume-part': ({ number }) => `visit what becomes the volume of catalog ${number}`,
   'volume-freeze': ({ number }) => `have changes wait for the move to catalog ${number}`,
   'volume-number': ({ number }) => `record the numbers that move to catalog ${number}`,
   'volume-forget': ({ number }) => `delete what has moved to catalog ${number}`,

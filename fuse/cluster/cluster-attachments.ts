@@ -70,6 +70,10 @@ export class ClusterAttachments implements Attachments {
     return this.#catalogs.catalogOf(inode);
   }
 
+  async refresh(): Promise<void> {
+    await this.#list();
+  }
+
   async stop(): Promise<void> {
     for (const reach of this.#reaches.values()) reach.close();
     await this.#client.close();

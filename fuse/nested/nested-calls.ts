@@ -1,3 +1,4 @@
+import { ServiceError } from '../../base/errors.ts';
 import { allDone } from '../all-done.ts';
 import type { Answered, KernelCache } from '../answered.ts';
 import { ErrnoError } from '../errno.ts';
@@ -19,6 +20,15 @@ export function nestedCalls(volumes: NestedVolumes): Omit<FileSystem, 'trackErro
   const ofNewName = (parent: number): Volume => {
     assertInVolume(volumes, parent);
     return volumes.of(parent);
+  };
+  /** Repeats a call at the volume that has become of the inode's directory. What is open stays with the former one. */
+  const followed = async <Value>(inode: number, call: () => Promise<Value> | Value): Promise<Value> => {
+    try {
+      return await call();
+    } catch (error) {
+      if (!hasMoved(error) || !(await volumes.enterSplit(inode))) throw error;
+      return call();
+    }
   };
   const crossed = (found: Answered): Answered | Promise<Answered> =>
     found.junction === undefined ? found : volumes.cross(found, found.junction);
@@ -42,51 +52,52 @@ export function nestedCalls(volumes: NestedVolumes): Omit<FileSystem, 'trackErro
     root,
     hasEntered: () => volumes.fileSystems().length > 1,
     findsNumbers,
-    ...routed(of, [
-      ...(['attributes', 'attributesWithCreation', 'setAttributes', 'setFlags', 'touchStatus'] as const),
-      ...(['truncate', 'readLink', 'xattr', 'xattrs', 'setXattr', 'removeXattr', 'space'] as const),
-      ...(['unlink', 'removeDirectory'] as const),
-    ]),
+    ...routed(of, ['setFlags', 'touchStatus', 'space'] as const),
+    ...routed(
+      of,
+      [
+        ...(['attributes', 'attributesWithCreation', 'setAttributes', 'truncate', 'readLink'] as const),
+        ...(['xattr', 'xattrs', 'setXattr', 'removeXattr', 'unlink', 'removeDirectory'] as const),
+      ],
+      followed,
+    ),
     ...routed(ofHandle, [
       ...(['inodeOf', 'read', 'keptPages', 'taken', 'write', 'flush', 'persist'] as const),
       ...(['allocate', 'seek', 'lockHolder', 'lock'] as const),
     ]),
     async lookup(parent, name, thread) {
       if (name === '.' || name === '..') return lookupNumber(parent, name, thread);
-      return crossed(await of(parent).fileSystem.lookup(parent, name, thread));
+      return crossed(await followed(parent, () => of(parent).fileSystem.lookup(parent, name, thread)));
     },
     async lookupToOpen(parent, name) {
-      return crossed(await of(parent).fileSystem.lookupToOpen(parent, name));
+      return crossed(await followed(parent, () => of(parent).fileSystem.lookupToOpen(parent, name)));
     },
-    async link(inode, parent, name, thread) {
-      assertInVolume(volumes, parent, inode);
-      return of(inode).fileSystem.link(inode, parent, name, thread);
-    },
-    async rename(from, to, ...how) {
-      assertInVolume(volumes, to.parent, from.parent);
-      await of(from.parent).fileSystem.rename(from, to, ...how);
-    },
-    open(inode, flags, caller) {
-      const volume = of(inode);
-      return opening(volume, volume.fileSystem.open(inode, flags, caller));
-    },
-    async create(parent, ...how) {
-      const volume = ofNewName(parent);
-      return opening(volume, volume.fileSystem.create(parent, ...how));
-    },
-    async makeNode(parent, ...node) {
-      return ofNewName(parent).fileSystem.makeNode(parent, ...node);
-    },
-    async makeDirectory(parent, ...directory) {
-      return ofNewName(parent).fileSystem.makeDirectory(parent, ...directory);
-    },
-    async symlink(parent, ...link) {
-      return ofNewName(parent).fileSystem.symlink(parent, ...link);
-    },
-    async createUnnamed(directory, ...how) {
-      const volume = ofNewName(directory);
-      return opening(volume, volume.fileSystem.createUnnamed(directory, ...how));
-    },
+    link: (inode, parent, name, thread) =>
+      followed(parent, () => {
+        assertInVolume(volumes, parent, inode);
+        return of(inode).fileSystem.link(inode, parent, name, thread);
+      }),
+    rename: (from, to, ...how) =>
+      followed(from.parent, () =>
+        followed(to.parent, () => {
+          assertInVolume(volumes, to.parent, from.parent);
+          return of(from.parent).fileSystem.rename(from, to, ...how);
+        }),
+      ),
+    open: (inode, flags, caller) =>
+      followed(inode, () => opening(of(inode), of(inode).fileSystem.open(inode, flags, caller))),
+    create: (parent, ...how) =>
+      followed(parent, () => opening(ofNewName(parent), ofNewName(parent).fileSystem.create(parent, ...how))),
+    makeNode: (parent, ...node) =>
+      followed(parent, () => ofNewName(parent).fileSystem.makeNode(parent, ...node)),
+    makeDirectory: (parent, ...directory) =>
+      followed(parent, () => ofNewName(parent).fileSystem.makeDirectory(parent, ...directory)),
+    symlink: (parent, ...link) =>
+      followed(parent, () => ofNewName(parent).fileSystem.symlink(parent, ...link)),
+    createUnnamed: (directory, ...how) =>
+      followed(directory, () =>
+        opening(ofNewName(directory), ofNewName(directory).fileSystem.createUnnamed(directory, ...how)),
+      ),
     async copyRange(from, fromOffset, to, ...how) {
       const volume = ofHandle(from);
       // The kernel then reads and writes.
@@ -154,14 +165,23 @@ function assertInVolume(volumes: NestedVolumes, parent: number, inode = parent):
   if (volumes.of(parent) !== volumes.of(inode)) throw new ErrnoError('EXDEV', 'The volumes are different');
 }
 
-/** Calls of the volume that the first argument names. */
+/** Whether the catalog of the volume refused a request because another one has its inode. */
+function hasMoved(error: unknown): boolean {
+  return error instanceof ServiceError && error.details.movedTo !== undefined;
+}
+
+/**
+ * Calls of the volume that the first argument names.
+ * @param around calls it, perhaps again
+ */
 function routed<Name extends CallName>(
   volumeOf: (key: number) => Volume,
   names: readonly Name[],
+  around: (key: number, call: () => unknown) => unknown = (_key, call) => call(),
 ): Pick<FileSystemCalls, Name> {
   const entries = names.map((name) => {
     const call = (key: number, a: unknown, b: unknown, c: unknown, d: unknown, e: unknown): unknown =>
-      (volumeOf(key).fileSystem[name] as unknown as AnyCall)(key, a, b, c, d, e);
+      around(key, () => (volumeOf(key).fileSystem[name] as unknown as AnyCall)(key, a, b, c, d, e));
     return [name, call];
   });
   return Object.fromEntries(entries) as Pick<FileSystemCalls, Name>;

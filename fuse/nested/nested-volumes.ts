@@ -132,6 +132,17 @@ export class NestedVolumes {
     this.#entered(found.attachment, junction);
   }
 
+  /**
+   * Enters the volume of an inode that is no longer of the volume known here: its directory became a volume of its own.
+   * @returns whether another volume here has the inode now
+   */
+  async enterSplit(inode: number): Promise<boolean> {
+    const before = this.of(inode);
+    await this.#attachments.refresh();
+    await this.enterByNumber(inode);
+    return this.of(inode) !== before;
+  }
+
   mounted(kernel: FileKernel): void {
     this.#kernel = kernel;
     this.own.fileSystem.mounted(kernel);

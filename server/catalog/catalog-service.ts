@@ -87,6 +87,8 @@ const DURABLE_KINDS: ReadonlySet<Command['kind']> = new Set([
   'volume-attach',
   'volume-detach',
   'volume-move',
+  'volume-split',
+  'volume-part',
   'volume-move-abort',
   'volume-freeze',
   'volume-number',
@@ -115,6 +117,7 @@ const SEEN_BEFORE: { readonly [Kind in Command['kind']]?: Seen } = {
   // Servers of earlier releases do not find files of volumes with a catalog of their own.
   'catalog-create': 'servers',
   'volume-move': 'servers',
+  'volume-split': 'servers',
   // Nor do they find paths through attached volumes. While one is attached, the root catalog registers none of them.
   'volume-attach': 'servers-until-attached',
 };

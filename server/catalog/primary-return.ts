@@ -1,9 +1,9 @@
 import type { Logger } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
 import type { Timer, World } from '../../base/world.ts';
+import { maintenanceUntilMs } from '../../wire/maintenance.ts';
 import type { ListedServer } from '../../wire/volume-catalogs.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
-import { maintenanceUntilMs } from '../membership/server-conditions.ts';
 
 /** For so many checks in a row, the first member must be fit to be primary. */
 const STEADY_CHECKS = 4;

@@ -11,8 +11,9 @@ const RETRY_MS = 1_000;
 /** Numbers that one command records, and rows that one deletes: other commands are executed in between. */
 const NUMBERED = 10_000;
 const FORGOTTEN = 1_000;
+const VISITED = 1_000;
 
-export type MoveCommand = CommandOf<'volume-freeze' | 'volume-number' | 'volume-forget'>;
+export type MoveCommand = CommandOf<'volume-freeze' | 'volume-part' | 'volume-number' | 'volume-forget'>;
 
 export interface VolumeMovesParts {
   readonly self: ServerId;
@@ -92,6 +93,10 @@ export class VolumeMoves {
         await recallMoving();
         await command({ kind: 'volume-freeze', number });
         this.#report(number, 'frozen');
+        return;
+      case 'splitting':
+      case 'joining':
+        await command({ kind: 'volume-part', number, countMax: VISITED });
         return;
       case 'frozen':
         await command({ kind: 'volume-number', number, countMax: NUMBERED });

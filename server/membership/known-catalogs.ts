@@ -252,9 +252,9 @@ function isCatalogRow(value: unknown): value is CatalogRow {
     Array.isArray(members) &&
     members.every((id) => typeof id === 'string' && isServerId(id)) &&
     [view, made, since, attached ?? 0].every(isCount) &&
-    (['begun', 'frozen', 'numbered', undefined] satisfies CatalogRow['moving'][] as unknown[]).includes(
-      moving,
-    ) &&
+    (
+      ['begun', 'splitting', 'frozen', 'numbered', undefined] satisfies CatalogRow['moving'][] as unknown[]
+    ).includes(moving) &&
     typeof settings === 'object' &&
     settings !== null
   );

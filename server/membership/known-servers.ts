@@ -4,8 +4,8 @@ import { isServerId, type ServerId, serverIdCompare } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { ClusterSettings, ServerInfo, ServerState } from '../../wire/catalog-api.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
+import { maintenanceUntilMs } from '../../wire/maintenance.ts';
 import { replaceFile } from '../storage/whole-file.ts';
-import { maintenanceUntilMs } from './server-conditions.ts';
 
 /** The servers that a cluster began with: the first voters on named leases, and the first members of the catalog. */
 export interface Bootstrap {

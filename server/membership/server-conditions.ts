@@ -1,6 +1,7 @@
 import type { ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
+import { maintenanceUntilMs } from '../../wire/maintenance.ts';
 import type { Candidate } from '../process/placement.ts';
 import type { ServerCondition } from './wanted-members.ts';
 
@@ -71,8 +72,4 @@ export class ServerConditions {
     this.#unreachableSinceMs.clear();
     this.#reachableSinceMs.clear();
   }
-}
-
-export function maintenanceUntilMs({ maintenanceNs }: Pick<ServerInfo, 'maintenanceNs'>): number | null {
-  return maintenanceNs === undefined ? null : Number(BigInt(maintenanceNs) / 1_000_000n);
 }

@@ -113,6 +113,8 @@ const COMMANDS: CommandTargets = {
   'follow-servers': every,
   'extend-numbers': every,
   'volume-move': root,
+  'volume-split': root,
+  'volume-part': root,
   'volume-move-abort': root,
   'volume-freeze': root,
   'volume-number': root,

@@ -65,6 +65,8 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'extend-numbers': 'server',
   'volume-move': 'admin',
   'volume-move-abort': 'admin',
+  'volume-split': 'admin',
+  'volume-part': 'server',
   'volume-freeze': 'server',
   'volume-number': 'server',
   'volume-forget': 'server',

@@ -53,16 +53,26 @@ export class Move {
   readonly own: Pair;
   readonly name: string;
 
-  constructor(root: Pair, name = 'main', members = MEMBERS) {
+  /** @param path of the directory of `main` that becomes the volume; absent: it is one */
+  constructor(root: Pair, name = 'main', path?: string, members = MEMBERS) {
     this.root = root;
     this.name = name;
-    const { catalog } = root.done({ kind: 'volume-move', name, members });
+    const { catalog } =
+      path === undefined
+        ? root.done({ kind: 'volume-move', name, members })
+        : root.done({ kind: 'volume-split', name, volume: 'main', path, members });
     this.number = catalog.number as CatalogNumber;
     this.own = new Pair(undefined, this.number);
   }
 
   freeze(): void {
     this.root.done({ kind: 'volume-freeze', number: this.number });
+  }
+
+  /** Makes what is in the directory the volume's, or no longer. @returns how many commands that took */
+  visit(countMax = 1_000): number {
+    for (let count = 1; ; count++)
+      if (this.root.done({ kind: 'volume-part', number: this.number, countMax }).done) return count;
   }
 
   /** Records the volume's numbers. @returns how many commands that took */
@@ -101,6 +111,7 @@ export class Move {
   /** All of it. */
   run(): void {
     this.freeze();
+    this.visit();
     this.record();
     this.copy();
     this.begin();

@@ -804,7 +804,7 @@ test('whatever a volume is, its move leaves it equal, and both catalogs sound', 
           return;
         root.run(registration('s8'));
         const before = volumeDump(root.backup, 'main');
-        const move = new Move(root, 'main', ['s8']);
+        const move = new Move(root, 'main', undefined, ['s8']);
         const recount = new Recount(root.primary);
         move.freeze();
         move.record(slice);

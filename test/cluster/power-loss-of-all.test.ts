@@ -10,7 +10,7 @@ import type { Attributes, VolumeInfo } from '../../wire/catalog-api.ts';
 import { forgetBoot } from '../nemesis/disk.ts';
 import { LoopDisk } from '../storage/loop-disk.ts';
 import { ClusterMount, commandOk, runOk } from './cluster-mount.ts';
-import { RealCluster } from './real-cluster.ts';
+import { RealCluster, until } from './real-cluster.ts';
 
 const SERVERS = 3;
 const MAJORITY = 2;
@@ -492,5 +492,10 @@ test('after a power failure of all servers the cluster serves what it has answer
   assert.equal(await contents('/synced-native'), 'all');
   assert.equal(await contents('/rest/pieces'), 'piece');
   assert.equal(await contents('/data'), 'data');
-  await cli('status');
+  await until('all is whole again', () =>
+    cli('status').then(
+      () => true,
+      () => false,
+    ),
+  );
 });

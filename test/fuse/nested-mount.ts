@@ -69,6 +69,8 @@ export class MemoryAttachments implements Attachments {
   }
 
   catalogOf = catalogOfInode;
+
+  async refresh(): Promise<void> {}
   stop = () => Promise.resolve();
 
   open({ catalog, volume }: Attachment): NestedVolume {

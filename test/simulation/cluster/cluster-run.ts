@@ -14,6 +14,7 @@ import { starveAll } from './starve.ts';
 import type { Workload } from './workload.ts';
 import { MOUNT_WORKLOADS, NAMED_WORKLOADS, WORKLOADS } from './workloads/all.ts';
 import { volumeMoves } from './workloads/volume-moves.ts';
+import { volumeSplits } from './workloads/volume-splits.ts';
 
 /** The threads of a client, and processes of a mount; more if there are more workloads. */
 const THREADS_MIN = 3;
@@ -90,7 +91,7 @@ export function runCluster(options: RunOptions): Promise<RunReport> {
   const hasMountWork = workloads.some(
     (workload) => MOUNT_WORKLOADS.includes(workload) || !WORKLOADS.includes(workload),
   );
-  const movesVolumes = workloads.includes(volumeMoves);
+  const movesVolumes = workloads.includes(volumeMoves) || workloads.includes(volumeSplits);
   const machines = { servers, clients, mounts, cache, volumes };
   const shape = {
     seed,

@@ -123,6 +123,20 @@ export class ClientCalls implements Caller {
         this.#client.command({ kind: this.#volumeCreate, name, replicas: 3, objectBytes: 4_096 }),
       /** The volume begins to move to a catalog of its own. */
       'move-volume': () => this.#client.command({ kind: 'volume-move', name: this.#volume }),
+      /** `split /d name`: the directory begins to become a volume */
+      split: (path = '', name = '') =>
+        this.#client.command({ kind: 'volume-split', name, volume: this.#volume, path }),
+      /** `split-done name`: waits until it is one; returns where it is attached, or that the split was ended */
+      'split-done': async (name = '') => {
+        const { world } = this.#client;
+        for (;;) {
+          const { catalogs } = await this.#client.query({ kind: 'catalogs' });
+          const row = catalogs.findLast((one) => one.name === name);
+          if (row?.state === 'removed') return 'ended';
+          if (row?.state === 'ready') return 'ready';
+          await world.sleep(MOVED_CHECK_MS);
+        }
+      },
       'abort-move': () => this.#client.command({ kind: 'volume-move-abort', name: this.#volume }),
       /** Waits until it is there. */
       moved: async () => {

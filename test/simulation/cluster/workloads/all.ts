@@ -17,6 +17,7 @@ import { snapshots } from './snapshots.ts';
 import { syncedFiles } from './synced-files.ts';
 import { volumeLives } from './volume-lives.ts';
 import { volumeMoves } from './volume-moves.ts';
+import { volumeSplits } from './volume-splits.ts';
 
 /** Workloads in which programs use mounts in all ways. */
 export const MOUNT_WORKLOADS: readonly Workload[] = [
@@ -32,4 +33,6 @@ export const OF_WHOLES: readonly Workload[] = [...[membership, namedLeases, snap
 export const WORKLOADS: readonly Workload[] = [...BASIC_WORKLOADS, ...MOUNT_WORKLOADS, ...OF_WHOLES];
 
 /** All workloads; the last ones only in runs that name them. */
-export const NAMED_WORKLOADS: readonly Workload[] = [...WORKLOADS, archives, attachments, volumeMoves];
+export const NAMED_WORKLOADS: readonly Workload[] = [
+  ...[...WORKLOADS, archives, attachments, volumeMoves, volumeSplits],
+];

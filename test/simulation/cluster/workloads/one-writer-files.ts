@@ -112,7 +112,9 @@ class OneWriterFiles {
 
 async function storedContents(client: ClusterClient, volume: string, path: string): Promise<string | null> {
   try {
-    const attributes = await client.resolve(volume, path);
+    // A directory of the path may have become a volume.
+    const end = await client.locate({ volume, path }, 'target');
+    const attributes = await client.resolve(end.volume, end.path);
     return await textOf(client.openFile(attributes.inode, attributes), 0, READ_BYTES);
   } catch (error) {
     if (error instanceof ServiceError && error.code === 'not-found') return null;
