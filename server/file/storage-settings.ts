@@ -1,6 +1,6 @@
-import { LruMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { CatalogNumber } from '../../base/ids.ts';
+import { InodeVolumes } from '../../base/inode-volumes.ts';
 import type {
   DirectoryClass,
   FileSettings,
@@ -15,7 +15,7 @@ import type { CallOptions } from '../routing/router.ts';
 
 /** Validity of a volume's cached settings: the catalog refuses a creation by outdated ones. Files' are not cached. */
 const KNOWN_MS = 1_000;
-/** Directories whose volume is cached: an inode never leaves its volume. */
+/** Directories whose volume is cached. */
 const DIRECTORIES_MAX = 20_000;
 
 export interface VolumeStorage {
@@ -40,17 +40,25 @@ export interface StorageSettingsParts {
 interface KnownClasses {
   readonly classes: readonly DirectoryClass[];
   readonly untilMs: number;
+  /** Directories that have one. */
+  readonly has: ReadonlySet<number>;
+  /** Directories that had none when the classes were fetched because of them. */
+  readonly without: ReadonlySet<number>;
 }
 
-/** The catalog's storage settings: of volumes at most a second old, of files current. */
+/** The catalog's storage settings: of volumes and directories at most a second old, of files current. */
 export class StorageSettings {
   readonly #parts: StorageSettingsParts;
-  readonly #volumes = new LruMap<number, string>(DIRECTORIES_MAX);
+  readonly #volumes: InodeVolumes;
   readonly #known = new Map<string, VolumeStorage & { readonly untilMs: number }>();
   readonly #classes = new Map<CatalogNumber, KnownClasses>();
 
   constructor(parts: StorageSettingsParts) {
     this.#parts = parts;
+    const { clock, catalogOf, query } = parts;
+    const ask = async (inode: number): Promise<string> =>
+      (await query({ kind: 'attributes', inode })).attributes.volume;
+    this.#volumes = new InodeVolumes({ nowMs: () => clock.nowMs(), catalogOf, ask }, DIRECTORIES_MAX);
   }
 
   async ofVolume(name: string): Promise<VolumeStorage> {
@@ -69,18 +77,22 @@ export class StorageSettings {
     const found =
       placement === 0
         ? undefined
-        : (await this.#classesIn(this.#parts.catalogOf(root))).find(
+        : (await this.#classesWith(placement, this.#parts.catalogOf(root))).find(
             (one) => one.directory === placement && one.volume === name,
           );
     return { replicas, ...(found ?? ofVolume) };
   }
 
-  async #classesIn(catalog: CatalogNumber): Promise<readonly DirectoryClass[]> {
+  /** The caller knows of a class of the directory: those that were fetched before it was set are without it. */
+  async #classesWith(directory: number, catalog: CatalogNumber): Promise<readonly DirectoryClass[]> {
     const { query, clock } = this.#parts;
     const known = this.#classes.get(catalog);
-    if (known !== undefined && clock.nowMs() < known.untilMs) return known.classes;
+    const isValid = known !== undefined && clock.nowMs() < known.untilMs;
+    if (isValid && (known.has.has(directory) || known.without.has(directory))) return known.classes;
     const { classes } = await query({ kind: 'placement-classes' }, { catalog });
-    this.#classes.set(catalog, { classes, untilMs: clock.nowMs() + KNOWN_MS });
+    const has = new Set(classes.map((one) => one.directory));
+    const without = new Set([...(isValid ? known.without : []), directory].filter((one) => !has.has(one)));
+    this.#classes.set(catalog, { classes, has, without, untilMs: clock.nowMs() + KNOWN_MS });
     return classes;
   }
 
@@ -92,7 +104,7 @@ export class StorageSettings {
   async ofDirectory(directory: number | undefined): Promise<VolumeStorage | null> {
     if (directory === undefined) return null;
     try {
-      const storage = await this.ofVolume(this.#volumes.get(directory) ?? (await this.#volumeOf(directory)));
+      const storage = await this.ofVolume(await this.#volumes.of(directory));
       return storage.volume.policy === 'quorum' ? storage : null;
     } catch (error) {
       // The client creates the file in two steps, and gets the error there.
@@ -115,11 +127,5 @@ export class StorageSettings {
     return new Map(
       files.flatMap(({ inode, settings }) => (settings === undefined ? [] : [[inode, settings]])),
     );
-  }
-
-  async #volumeOf(directory: number): Promise<string> {
-    const { attributes } = await this.#parts.query({ kind: 'attributes', inode: directory });
-    this.#volumes.set(directory, attributes.volume);
-    return attributes.volume;
   }
 }

@@ -2,6 +2,7 @@ import type { IncomingMessage, RequestListener } from 'node:http';
 import { constants as zlib } from 'node:zlib';
 import compress from '@fastify/compress';
 import { type FastifyBaseLogger, type FastifyInstance, fastify, LogController } from 'fastify';
+import { InodeVolumes } from '../../base/inode-volumes.ts';
 import type { CreateWithContents } from '../file/create-with-contents.ts';
 import type { ReplicaCheck } from '../file/replica-check.ts';
 import type { WholeFiles } from '../file/whole-files.ts';
@@ -78,6 +79,8 @@ export interface AppOptions {
   readonly connections?: Connections;
 }
 
+/** Inodes whose volume is kept for the check of tokens for some volumes. */
+const SCOPED_INODES_MAX = 50_000;
 const JSON_BYTES_MAX = 1024 * 1024;
 /** Not for file contents, whose length and ranges clients rely on. Request bodies are never decompressed. */
 const COMPRESSION = {
@@ -137,9 +140,15 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     () => tokens?.keys ?? [],
     () => world.wallMs(),
   );
-  const volumeOf = async (inode: number): Promise<string> =>
-    (await gateway.queryCatalog({ kind: 'volume-of', inode })).volume;
-  const scope = new VolumeScope(volumeOf);
+  const volumes = new InodeVolumes(
+    {
+      nowMs: () => world.nowMs(),
+      catalogOf: (inode) => gateway.ofInode(inode).number,
+      ask: async (inode) => (await gateway.queryCatalog({ kind: 'volume-of', inode })).volume,
+    },
+    SCOPED_INODES_MAX,
+  );
+  const scope = new VolumeScope(volumes);
   refuseOverLimit(app, connections, world);
   const limits = new RateLimits(clientRequestsPerS, () => world.nowMs());
   installAuthorization(app, { world, tokens, capabilities, scope, limits, connections });

@@ -1,19 +1,14 @@
-import { LruMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
+import type { InodeVolumes } from '../../base/inode-volumes.ts';
 import type { Grant } from '../../wire/access.ts';
 import type { AccessTargets } from './catalog-rules.ts';
 
-/** Inodes whose volume is cached; an inode never changes its volume. */
-const KNOWN_MAX = 50_000;
-
 /** Checks requests against the volumes of a grant. */
 export class VolumeScope {
-  readonly #ask: (inode: number) => Promise<string>;
-  readonly #known = new LruMap<number, string>(KNOWN_MAX);
+  readonly #volumes: Pick<InodeVolumes, 'of'>;
 
-  /** @param ask asks the catalog for the volume of an inode; throws `not-found` if the inode does not exist */
-  constructor(ask: (inode: number) => Promise<string>) {
-    this.#ask = ask;
+  constructor(volumes: Pick<InodeVolumes, 'of'>) {
+    this.#volumes = volumes;
   }
 
   /** @throws ServiceError `forbidden` unless all of it is within the volumes of `grant` */
@@ -28,12 +23,9 @@ export class VolumeScope {
     assertVolumeGranted(grant, volume);
   }
 
-  async volumeOf(inode: number): Promise<string> {
-    const known = this.#known.get(inode);
-    if (known !== undefined) return known;
-    const volume = await this.#ask(inode);
-    this.#known.set(inode, volume);
-    return volume;
+  /** @throws ServiceError `not-found` if there is no such inode */
+  volumeOf(inode: number): Promise<string> {
+    return this.#volumes.of(inode);
   }
 }
 

@@ -1,5 +1,5 @@
 /**
- * Goal: a directory of a volume becomes a volume of its own with all that is in it, while everything else goes on, and
+ * Goal: a directory of a volume becomes a volume of its own with all that is in it, while all else continues, and
  * no change is lost, executed twice, or executed in one of them only in part.
  * Method: a root catalog and the new volume's, each at a primary and a backup; commands between all steps.
  */

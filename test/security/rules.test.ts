@@ -179,7 +179,7 @@ async function guarded(t: { after(work: () => unknown): void }) {
     world: systemWorld,
     tokens: book,
     capabilities: new Capabilities(() => book.keys, Date.now),
-    scope: new VolumeScope(async (inode) => (inode < 100 ? 'main' : 'other')),
+    scope: new VolumeScope({ of: async (inode) => (inode < 100 ? 'main' : 'other') }),
     limits: new RateLimits(Number.POSITIVE_INFINITY, systemWorld.nowMs),
     connections: new Connections({ perAddress: 100, all: 100 }),
   });
