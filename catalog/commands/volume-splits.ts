@@ -121,9 +121,11 @@ export function visitEntries(tables: Tables, move: MoveRow, countMax: number): M
 
 function visitChild({ inodes, splits }: Tables, { catalog, volume }: MoveRow, child: InodeRow): void {
   const isDirectory = child.kind === KIND_DIRECTORY;
-  if (!isDirectory && child.links > 1) splits.addName(catalog, child.id);
-  // A file with several names may have been visited.
-  if (child.volume === volume) return;
+  if (!isDirectory && child.links > 1) {
+    splits.addName(catalog, child.id);
+    // It may have been visited, also among the entries that were read together.
+    if (inodes.volumeOf(child.id) === volume) return;
+  }
   inodes.setVolume(child, volume);
   if (isDirectory) splits.addDirectory(catalog, child.id);
 }

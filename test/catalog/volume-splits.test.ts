@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { ServiceError } from '../../base/errors.ts';
 import { leavingInodes } from '../../catalog/moving-volumes.ts';
 import { runQuery } from '../../catalog/queries.ts';
 import { Recount } from '../../catalog/recount.ts';
@@ -64,6 +65,7 @@ class Root extends Pair {
     }
     this.done({ kind: 'link', inode: this.inode('/p/d/1'), place: at('/p/d/e/twice') });
     this.done({ kind: 'link', inode: this.inode('/p/d/1'), place: at('/p/d/e/f/thrice') });
+    this.done({ kind: 'link', inode: this.inode('/p/d/1'), place: at('/p/d/1-beside') });
     this.done({ kind: 'link', inode: this.inode('/q/1'), place: at('/p/outside') });
     this.done({ kind: 'symlink', place: at('/p/d/link'), target: '/q', uid: 1, gid: 2 });
     this.done({ kind: 'symlink', place: at('/q/into'), target: '/p/d', uid: 1, gid: 2 });
@@ -337,9 +339,17 @@ test('a split that is ended, or cannot be completed, leaves the directory as it 
   assert.match(gone.row?.refused?.why ?? '', /it was removed/);
 });
 
+/** A link to a path, whose inode depends on what was executed before. */
+interface Link {
+  readonly kind: 'link-to';
+  readonly from: string;
+  readonly to: string;
+}
+
 const PATHS = ['/a', '/b', '/a/a', '/a/b', '/b/a', '/a/a/a', '/a/a/b', '/a/b/a', '/b/a/b', '/a/a/a/a'];
 const path = fc.constantFrom(...PATHS);
-const operation: fc.Arbitrary<Command> = fc.oneof(
+const operation: fc.Arbitrary<Command | Link> = fc.oneof(
+  { weight: 2, arbitrary: fc.tuple(path, path).map(([from, to]): Link => ({ kind: 'link-to', from, to })) },
   { weight: 3, arbitrary: path.map(makeDirectory) },
   { weight: 4, arbitrary: path.map((name) => file(name)) },
   { weight: 2, arbitrary: path.map((name): Command => ({ kind: 'unlink', place: at(name), trash: false })) },
@@ -355,6 +365,16 @@ const step = fc.oneof(
   { weight: 3, arbitrary: operation },
   { weight: 2, arbitrary: fc.constant('step' as const) },
 );
+
+/** @returns null if nothing is there, or not in this catalog */
+function inodeOrNull(root: Root, name: string): number | null {
+  try {
+    return root.inode(name);
+  } catch (error) {
+    if (error instanceof ServiceError) return null;
+    throw error;
+  }
+}
 
 /** The steps of a split, slice by slice. @returns whether the volume has moved */
 function* splitting(move: Move, countMax: number): Generator<void, void> {
@@ -386,11 +406,19 @@ test('whatever is changed meanwhile, all that is executed is there, once', () =>
   fc.assert(
     fc.property(all, ([first, rest, countMax]) => {
       const [root, reference] = [new Root(), new Root()];
-      const both = (command: Command): void => {
-        const outcome = root.outcome(command);
+      const both = (wanted: Command | Link): void => {
+        const command = (pair: Root): Command | null => {
+          if (wanted.kind !== 'link-to') return wanted;
+          const inode = inodeOrNull(pair, wanted.from);
+          return inode === null ? null : { kind: 'link', inode, place: at(wanted.to) };
+        };
+        const [here, there] = [command(root), command(reference)];
+        if (here === null) return;
+        const outcome = root.outcome(here);
         // What waits is repeated later, as if it came then.
         if (outcome.kind === 'refused' && (outcome.code === 'moving' || outcome.code === 'junction')) return;
-        assert.equal(outcome.kind, reference.outcome(command).kind, JSON.stringify([command, outcome]));
+        assert.ok(there !== null);
+        assert.equal(outcome.kind, reference.outcome(there).kind, JSON.stringify([here, outcome]));
       };
       for (const command of [makeDirectory('/a'), ...first]) both(command);
       if (root.outcome({ kind: 'make-directory', place: at('/a/own'), ...OWNER }).kind !== 'done') return;

@@ -93,53 +93,89 @@ async function assertIsThere(directory: string, { files, links }: Account): Prom
     assert.equal(await readlink(join(directory, name)), target, name);
 }
 
-for (const isKilled of [false, true])
-  test(`a volume moves under programs that change it${isKilled ? ', while a server is killed' : ''}`, {
-    skip: obstacle,
-  }, async (t) => {
-    const volume = isKilled ? 'killed' : 'moved';
-    await cluster.createVolume(volume);
-    const mounts: ClusterMount[] = [];
-    for (const cache of CACHES)
-      mounts.push(await ClusterMount.start(cluster, volume, '--op-timeout', LIMIT, '-o', `cache=${cache}`));
-    t.after(() => Promise.all(mounts.map((mount) => mount.stop())));
-    const directories = mounts.map((_, place) => `changes-${place}`);
-    for (const [place, mount] of mounts.entries()) await mkdir(mount.path(directories[place] as string));
-    const all = mounts.map((mount, place) => new Changes(mount.path(directories[place] as string)));
-    t.after(() => {
-      for (const changes of all) changes.kill();
+/** What gets a catalog of its own. */
+interface Mover {
+  readonly what: string;
+  /** The directory in which programs work, from the root of the mount. */
+  readonly top: string;
+  /** @returns the catalog */
+  begin(volume: string): Promise<number>;
+  isDone(volume: string): Promise<boolean>;
+}
+
+const MOVERS: readonly Mover[] = [
+  {
+    what: 'a volume moves',
+    top: '.',
+    begin: async (name) => (await client.command({ kind: 'volume-move', name })).catalog.number,
+    isDone: async (volume) => (await client.catalogOfVolume(volume)) !== 0,
+  },
+  {
+    what: 'a directory becomes a volume',
+    top: 'top',
+    async begin(volume) {
+      const { catalog } = await client.command({
+        ...{ kind: 'volume-split', name: `${volume}-top`, volume, path: '/top' },
+      });
+      return catalog.number;
+    },
+    async isDone(volume) {
+      const { catalogs } = await client.query({ kind: 'catalogs' });
+      return catalogs.some(({ name, state }) => name === `${volume}-top` && state === 'ready');
+    },
+  },
+];
+
+for (const [place, { what, top, begin, isDone }] of MOVERS.entries())
+  for (const isKilled of [false, true])
+    test(`${what} under programs that change it${isKilled ? ', while a server is killed' : ''}`, {
+      skip: obstacle,
+    }, async (t) => {
+      const volume = `${isKilled ? 'killed' : 'moved'}-${place}`;
+      await cluster.createVolume(volume);
+      const mounts: ClusterMount[] = [];
+      for (const cache of CACHES)
+        mounts.push(await ClusterMount.start(cluster, volume, '--op-timeout', LIMIT, '-o', `cache=${cache}`));
+      t.after(() => Promise.all(mounts.map((mount) => mount.stop())));
+      const [first] = mounts;
+      await mkdir((first as ClusterMount).path(top), { recursive: true });
+      const directories = mounts.map((_, index) => join(top, `changes-${index}`));
+      for (const [index, mount] of mounts.entries()) await mkdir(mount.path(directories[index] as string));
+      const all = mounts.map((mount, index) => new Changes(mount.path(directories[index] as string)));
+      t.after(() => {
+        for (const changes of all) changes.kill();
+      });
+      const roundsMore = async (count: number): Promise<void> => {
+        const wanted = all.map((changes) => changes.rounds + count);
+        await until(`${count} rounds more`, async () =>
+          all.every((changes, index) => changes.rounds >= (wanted[index] as number)),
+        );
+      };
+      await roundsMore(ROUNDS);
+      const catalog = await begin(volume);
+      if (isKilled) {
+        const primary = client.catalogPrimary;
+        assert.ok(primary !== null, "The answer to a command names the catalog's primary");
+        const phase = await movePhase(client, catalog);
+        await cluster.kill(primary);
+        t.diagnostic(`${primary}, the primary of the root catalog, was killed: the move was ${phase}`);
+        await cluster.restart(primary);
+      }
+      await until('it has a catalog of its own', () => isDone(volume));
+      await roundsMore(ROUNDS);
+      const accounts = await Promise.all(all.map((changes) => changes.stop()));
+      for (const [index, { longest, rounds }] of accounts.entries())
+        t.diagnostic(
+          `${CACHES[index]}: ${rounds} rounds; the longest call, ${longest[0]}, took ${longest[1].toFixed(1)} s`,
+        );
+      const fresh = await ClusterMount.start(cluster, volume);
+      mounts.push(fresh);
+      for (const [index, account] of accounts.entries()) {
+        const directory = directories[index] as string;
+        await assertIsThere(fresh.path(directory), account);
+        for (const mount of mounts) await assertIsThere(mount.path(directory), account);
+      }
     });
-    const roundsMore = async (count: number): Promise<void> => {
-      const wanted = all.map((changes) => changes.rounds + count);
-      await until(`${count} rounds more`, async () =>
-        all.every((changes, place) => changes.rounds >= (wanted[place] as number)),
-      );
-    };
-    await roundsMore(ROUNDS);
-    const { catalog } = await client.command({ kind: 'volume-move', name: volume });
-    if (isKilled) {
-      const primary = client.catalogPrimary;
-      assert.ok(primary !== null, "The answer to a command names the catalog's primary");
-      const phase = await movePhase(client, catalog.number);
-      await cluster.kill(primary);
-      t.diagnostic(`${primary}, the primary of the root catalog, was killed: the move was ${phase}`);
-      await cluster.restart(primary);
-    }
-    await until('the volume has moved', async () => (await client.catalogOfVolume(volume)) !== 0);
-    await roundsMore(ROUNDS);
-    const accounts = await Promise.all(all.map((changes) => changes.stop()));
-    for (const [place, { longest, rounds }] of accounts.entries())
-      t.diagnostic(
-        `${CACHES[place]}: ${rounds} rounds; the longest call, ${longest[0]}, took ${longest[1].toFixed(1)} s`,
-      );
-    const fresh = await ClusterMount.start(cluster, volume);
-    mounts.push(fresh);
-    for (const [place, account] of accounts.entries()) {
-      const directory = directories[place] as string;
-      await assertIsThere(fresh.path(directory), account);
-      for (const mount of mounts) await assertIsThere(mount.path(directory), account);
-    }
-  });
 
 interface StoppedMove {
   readonly volume: string;

@@ -1,6 +1,6 @@
 /**
- * Goal: new files have the class of their directory from the moment at which it is set, and settings are not fetched for
- * each file.
+ * Goal: new files have the class of their directory from the moment at which it is set, and settings are not fetched
+ * for each file.
  * Method: the part alone, with a catalog that counts the queries.
  */
 import assert from 'node:assert/strict';

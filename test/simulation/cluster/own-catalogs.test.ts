@@ -1,6 +1,6 @@
 /**
  * Goal: volumes with catalogs of their own keep the rules of all volumes, on every seed: also while they are created,
- * moved and removed, and while a volume of the root catalog moves to one of its own.
+ * moved and removed, and while a volume of the root catalog moves to one of its own, or directories become volumes.
  * Method: a short form of `npm run simulate:cluster --own-catalogs`.
  */
 import { test } from 'node:test';
@@ -18,10 +18,12 @@ const RUNS: readonly RunOptions[] = [
   { ...COMMON, seed: 4, clients: 4, forMs: 8_000, workloads: ['attachments'] },
   { ...MOVES, seed: 1, workloads: ['files', 'names', 'volume-moves'] },
   { ...MOVES, seed: 2, workloads: ['small-files', 'synced-files', 'volume-moves'] },
+  { ...MOVES, seed: 1, workloads: ['small-files', 'volume-splits'] },
+  { ...MOVES, seed: 2, workloads: ['small-files', 'volume-splits'] },
   { ...LIVES, seed: 5, faults: ['kill', 'power', 'part', 'damaged-database', 'kill-answering'] },
 ];
 
 test("volumes' own catalogs keep the rules of all volumes", { timeout: 900_000 }, async (t) => {
   const ofVolumes = ['volume filled', 'snapshot made', 'quota write', 'attached alone', 'path followed'];
-  await playForm(t, RUNS, ['converged', ...ofVolumes, 'volume moved', 'power of all']);
+  await playForm(t, RUNS, ['converged', ...ofVolumes, 'volume moved', 'volume split', 'power of all']);
 });
