@@ -49,6 +49,9 @@ function volumesNamed({ volumes, inodes, snapshots, numbers }: Tables, command: 
 const OF_WHOLE: ReadonlySet<Command['kind']> = new Set(['snapshot-create', 'trash-restore']);
 
 function refuseWhileSplit(tables: Tables, command: Command): void {
+  // It changes what has names in the directory.
+  if (command.kind === 'inherit-placement' && tables.moves.hasPartIn(command.inode))
+    throw new ServiceError('moving', `An entry of directory ${command.inode} becomes a volume: this waits`);
   if (!OF_WHOLE.has(command.kind)) return;
   const { volume: name } = command as { readonly volume: string };
   const volume = tables.volumes.byName(name)?.id;

@@ -2,7 +2,7 @@
 import { ServiceError } from '../base/errors.ts';
 import type { Command } from '../wire/catalog-api.ts';
 import type { Tables } from './tables.ts';
-import { CATALOGS_VERSION, JUNCTIONS_VERSION, VOLUME_MOVES_VERSION } from './versions.ts';
+import { CATALOGS_VERSION, JUNCTIONS_VERSION, SPLITS_VERSION, VOLUME_MOVES_VERSION } from './versions.ts';
 
 /**
  * Refuses servers of releases that ask the root catalog about all files, and so would take files of volumes with a
@@ -32,6 +32,7 @@ interface Needed {
 }
 
 function neededOf({ catalogs, moves }: Tables): Needed {
+  if (moves.haveParts) return { version: SPLITS_VERSION, what: 'directories that become volumes' };
   if (!moves.isEmpty) return { version: VOLUME_MOVES_VERSION, what: 'moves of volumes' };
   if (catalogs.hasAttached) return { version: JUNCTIONS_VERSION, what: 'attached volumes' };
   return { version: CATALOGS_VERSION, what: 'catalogs of single volumes' };

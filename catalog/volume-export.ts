@@ -118,9 +118,11 @@ class ExportedPage {
     this.#steps += 1;
     // One by one: the values of as many rows as fit by their number may be large.
     for (const row of this.#tables.rows.rows(table, scope, after, ROWS_MAX - this.#rows)) {
+      // A volume's root is its own parent; that of one that is split off has another one until it has moved.
+      const isRoot = table === 'inodes' && row.id === this.#volume.root;
       this.#add(
         table,
-        columns.map((column) => exported(row[column])),
+        columns.map((column) => exported(row[isRoot && column === 'parent' ? 'id' : column])),
       );
       if (this.#isFull) return key.map((column) => row[column] as string | number);
     }

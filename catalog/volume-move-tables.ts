@@ -68,6 +68,20 @@ export class VolumeMoveTables {
     return this.#statements.get('SELECT 1 FROM volume_moves LIMIT 1') === undefined;
   }
 
+  /** Whether a directory becomes a volume, or has become one. */
+  get haveParts(): boolean {
+    return this.#statements.get('SELECT 1 FROM volume_moves WHERE part > 0 LIMIT 1') !== undefined;
+  }
+
+  /** Whether the directory has an entry for one that is being split off. */
+  hasPartIn(directory: number): boolean {
+    const split = this.#statements.get(
+      "SELECT 1 FROM volume_moves WHERE above = ? AND phase IN ('splitting', 'joining', 'frozen', 'numbered')",
+      directory,
+    );
+    return split !== undefined;
+  }
+
   enter({ catalog, volume, part, source, above }: EnteredMove, phase: MoveRow['phase']): void {
     const of = { part: part ?? 0, source: source ?? 0, above: above ?? 0 };
     this.put({ catalog, volume, phase, position: 0, extends: 0, visited: '', ...of });

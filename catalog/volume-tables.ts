@@ -45,8 +45,12 @@ export class VolumeTables {
     this.#statements = statements;
   }
 
+  find(id: number): VolumeRow | undefined {
+    return this.#statements.get<VolumeRow>(VOLUME, id);
+  }
+
   row(id: number): VolumeRow {
-    const row = this.#statements.get<VolumeRow>(VOLUME, id);
+    const row = this.find(id);
     assert(row !== undefined, 'An inode belongs to a volume that exists');
     return row;
   }

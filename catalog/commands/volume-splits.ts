@@ -15,7 +15,7 @@ import type { Tables } from '../tables.ts';
 import { volumeOf } from '../tree.ts';
 import type { MoveRow } from '../volume-move-tables.ts';
 import type { VolumeRow } from '../volume-tables.ts';
-import { pathInode } from '../walk.ts';
+import { isBelow, pathInode } from '../walk.ts';
 import { addCatalog, refuseTakenName, settingsOf } from './volume-catalogs.ts';
 
 /** @param chosen the members of the new catalog if the command names none */
@@ -25,17 +25,18 @@ export function volumeSplit(
   chosen: readonly string[],
 ): CommandResults['volume-split'] {
   const { name, volume: volumeName, path, members = chosen } = command;
+  const volume = volumeOf(tables, volumeName);
+  const { id } = pathInode(tables, volumeName, path, { follow: true, junction: 'self' });
   const listed = tables.catalogs.byName(name);
-  if (listed?.moving !== undefined && (tables.moves.row(listed.number)?.part ?? 0) > 0)
+  // A repetition.
+  if (listed?.moving !== undefined && tables.moves.row(listed.number)?.part === id)
     return { catalog: listed };
   refuseTakenName(tables, name);
-  const volume = volumeOf(tables, volumeName);
   if (tables.moves.leaving().includes(volume.id) || tables.moves.sources().includes(volume.id))
     throw new ServiceError(
       'busy',
       `The volume "${volumeName}", or a directory of it, moves: wait until that has ended`,
     );
-  const { id } = pathInode(tables, volumeName, path, { follow: true, junction: 'self' });
   const directory = tables.inodes.existing(id);
   const why = unfitness(tables, directory, volume);
   if (why !== null)
@@ -73,7 +74,8 @@ function unfitness(tables: Tables, directory: InodeRow | undefined, volume: Volu
  * @returns why that is not possible any more; null if it is done
  */
 export function beginSplit(tables: Tables, move: MoveRow): string | null {
-  const source = tables.volumes.row(move.source);
+  const source = tables.volumes.find(move.source);
+  if (source === undefined) return 'its volume was removed';
   const directory = tables.inode(move.part);
   const why = unfitness(tables, directory, source);
   if (why !== null) return why;
@@ -87,12 +89,10 @@ export function beginSplit(tables: Tables, move: MoveRow): string | null {
   const volume = tables.volumes.insert(name, directory.id, replicas, objectBytes, policy);
   tables.volumes.set(volume, { replicas, policy, quotaBytes: 0, quotaInodes: 0, trashMs, labels, zones });
   tables.volumes.setSerial(volume, serial);
-  const above = directory.parent;
+  // It keeps its parent here, for paths and for the check of renames; the copy is its own parent.
   tables.inodes.setVolume(directory, volume);
-  // A volume's root is its own parent.
-  tables.inodes.setParent(directory.id, directory.id);
   tables.splits.addDirectory(move.catalog, directory.id);
-  tables.moves.enter({ ...move, volume, above }, 'splitting');
+  tables.moves.enter({ ...move, volume, above: directory.parent }, 'splitting');
   tables.catalogs.nextVersion();
   return null;
 }
@@ -108,7 +108,10 @@ export function visitEntries(tables: Tables, move: MoveRow, countMax: number): M
     const directory = tables.splits.directory(catalog);
     if (directory === undefined) return checkSharedFiles(tables, { ...move, visited }, left);
     const children = tables.entries.children(directory, visited, left);
-    for (const child of children) visitChild(tables, move, child);
+    for (const child of children) {
+      const why = visitChild(tables, move, child);
+      if (why !== null) return why;
+    }
     visited = children.at(-1)?.entryName ?? visited;
     if (children.length < left) {
       tables.splits.delete(catalog, directory);
@@ -119,15 +122,28 @@ export function visitEntries(tables: Tables, move: MoveRow, countMax: number): M
   return { ...move, visited };
 }
 
-function visitChild({ inodes, splits }: Tables, { catalog, volume }: MoveRow, child: InodeRow): void {
+/** @returns why the directory cannot become a volume; null if it can */
+function visitChild(tables: Tables, { catalog, volume, part }: MoveRow, child: InodeRow): string | null {
+  const { inodes, splits } = tables;
   const isDirectory = child.kind === KIND_DIRECTORY;
-  if (!isDirectory && child.links > 1) {
-    splits.addName(catalog, child.id);
-    // It may have been visited, also among the entries that were read together.
-    if (inodes.volumeOf(child.id) === volume) return;
-  }
+  if (!isDirectory && child.links > 1) splits.addName(catalog, child.id);
+  // A file with several names may have been visited, also among the entries that were read together.
+  if (inodes.volumeOf(child.id) === volume) return null;
+  const outside = classOutside(tables, part, child);
+  if (outside !== null)
+    return `inode ${child.id} has the placement class of directory ${outside}, which is not in it: set or clear its own`;
   inodes.setVolume(child, volume);
   if (isDirectory) splits.addDirectory(catalog, child.id);
+  return null;
+}
+
+/** @returns a directory outside whose class the inode has, unless the new volume gets it; else null */
+function classOutside(tables: Tables, part: number, { placement }: InodeRow): number | null {
+  const top = tables.inodes.existing(part);
+  if (placement === 0 ? top.placement === 0 : placement === top.placement) return null;
+  const { directory } = tables.classes.row(placement) ?? { directory: 0 };
+  if (directory === 0) return null;
+  return isBelow(tables, tables.inodes.existing(directory), top) ? null : directory;
 }
 
 /** All names of a file must be in the new volume. */
@@ -146,7 +162,6 @@ export function joinAgain(tables: Tables, move: MoveRow, countMax: number): Move
   for (const { first, volume } of rows) {
     if (volume !== move.volume) continue;
     tables.inodes.setVolume(tables.inodes.existing(first), move.source);
-    if (first === move.part) tables.inodes.setParent(first, move.above);
   }
   const last = rows.at(-1);
   if (last !== undefined && rows.length === countMax) return { ...move, position: last.first };

@@ -88,6 +88,8 @@ export function volumeRemove(
   if (command.lost)
     throw new ServiceError('bad-request', `There is no volume "${command.name}" with a catalog of its own`);
   const volume = volumeOf(tables, command.name);
+  if (tables.moves.sources().includes(volume.id))
+    throw new ServiceError('busy', `A directory of "${command.name}" becomes a volume: end the split first`);
   const why = notEmpty(tables, volume);
   if (why !== null) throw new ServiceError('not-empty', why);
   deleteVolume(tables, volume);

@@ -108,14 +108,17 @@ export class CatalogMember {
 
   /**
    * As primary, ends the epoch and releases the lease, for which other members compete at once, and this one again
-   * later; resolves when another one has it, or after a while.
+   * later; unless a client does not drop its caches, since the next primary would wait for the end of its session.
+   * @returns the next primary; null if there is none after a while
    */
-  async handOver(): Promise<void> {
+  async handOver(): Promise<ServerId | null> {
     const { cell, lease, world } = this.#parts;
     try {
-      if (!(await this.#endEpoch())) return;
+      const dropped = this.#recaller?.close() ?? Promise.resolve();
+      if (!(await succeedsWithin(world, dropped, FORGET_MS_MAX)) || !(await this.#endEpoch())) return null;
       lease.release(cell);
       await succeedsWithin(world, lease.heldElsewhere(cell), SUCCESSION_MS_MAX);
+      return lease.view(cell).holder;
     } finally {
       this.#recaller?.reopen();
     }

@@ -18,9 +18,9 @@ const BEHIND_MS_MAX = 1_000;
 export interface ReturnableCatalog {
   readonly volume: string;
   /** The replica here. */
-  readonly driver: Pick<ReplicaDriver, 'isPrimary' | 'view' | 'peers'>;
-  /** Ends the epoch, and releases the lease. */
-  handOver(): Promise<void>;
+  readonly driver: Pick<ReplicaDriver, 'isPrimary' | 'view' | 'peers' | 'futureMembers'>;
+  /** Ends the epoch, and releases the lease. @returns the next primary, if there is one soon */
+  handOver(): Promise<ServerId | null>;
 }
 
 export interface PrimaryReturnParts {
@@ -35,6 +35,8 @@ export interface PrimaryReturnParts {
   /** Milliseconds since 1970. */
   wallMs(): number;
   isConnected(server: ServerId): boolean;
+  /** Whether the other members let the server have the lease of a catalog. */
+  mayLead(server: ServerId): boolean;
 }
 
 /** What is remembered of a catalog whose primary is here, though it has an earlier member. */
@@ -56,6 +58,7 @@ export class PrimaryReturn {
   readonly #timer: Timer;
   readonly #courses = new Map<string, Course>();
   #underWay: Promise<void> | null = null;
+  #closed = false;
 
   constructor(parts: PrimaryReturnParts) {
     this.#parts = parts;
@@ -64,6 +67,7 @@ export class PrimaryReturn {
 
   /** Begins no more returns; resolves when none is under way. */
   async close(): Promise<void> {
+    this.#closed = true;
     this.#timer.cancel();
     await this.#underWay;
   }
@@ -80,12 +84,15 @@ export class PrimaryReturn {
   async #return(catalogs: readonly ReturnableCatalog[]): Promise<void> {
     for (const catalog of catalogs) {
       const course = this.#courses.get(catalog.volume);
+      if (this.#closed) return;
       // Much may have changed during those before it.
       if (course === undefined || this.#firstOf(catalog) !== course.first) continue;
       const { volume } = catalog;
-      this.#parts.log.info({ volume, to: course.first }, 'returning the primary of a catalog');
+      const { first } = course;
+      this.#parts.log.info({ volume, to: first }, 'returning the primary of a catalog');
       Object.assign(course, { checks: 0, returns: course.returns + 1, sinceReturn: 0 });
-      await catalog.handOver();
+      // What keeps the first member from it is not known here: it may take long.
+      if ((await catalog.handOver()) !== first) course.returns = DOUBLINGS_MAX;
     }
   }
 
@@ -107,11 +114,13 @@ export class PrimaryReturn {
 
   /** @returns the member to which the primary here should return; null if it is not here, is to stay, or must wait */
   #firstOf({ driver }: ReturnableCatalog): ServerId | null {
-    const { self, isConnected } = this.#parts;
+    const { self, isConnected, mayLead } = this.#parts;
     const { members, joint } = driver.view;
     if (!driver.isPrimary || joint !== undefined) return null;
+    // New members may still be fetching the catalog.
+    if (!driver.futureMembers.every((member) => members.includes(member))) return null;
     const first = members.find((member) => member === self || isConnected(member));
-    if (first === undefined || first === self || !this.#stays(first)) return null;
+    if (first === undefined || first === self || !mayLead(first) || !this.#stays(first)) return null;
     const peer = driver.peers(isConnected).find(({ server }) => server === first);
     const isFit = peer !== undefined && peer.state !== 'unreachable' && peer.behindMs < BEHIND_MS_MAX;
     return isFit ? first : null;

@@ -1,5 +1,5 @@
 import { type CatalogNumber, type FileId, ROOT_CATALOG, type ServerId } from '../../base/ids.ts';
-import { CATALOGS_VERSION } from '../../catalog/versions.ts';
+import { CATALOGS_VERSION, COMMANDS_VERSION } from '../../catalog/versions.ts';
 import { CatalogKeeper } from '../catalog/catalog-keeper.ts';
 import { CatalogMember, type CatalogMemberParts } from '../catalog/catalog-member.ts';
 import { CatalogMetrics } from '../catalog/catalog-metrics.ts';
@@ -122,6 +122,7 @@ export function makeCatalogs(
     catalogs: () => volumeCatalogs.returnable(),
     servers: () => known.list.servers,
     isConnected: isConnectedOf(self, transport),
+    mayLead: (server) => (transport().commandsVersion(server) ?? COMMANDS_VERSION) >= COMMANDS_VERSION,
   });
   const root = catalogMember.service;
   const volumeMoves = new VolumeMoves({

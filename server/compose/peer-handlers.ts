@@ -60,6 +60,7 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
       observer.disconnected(peer);
       gateway.peerDisconnected(peer);
       lease.disconnected(peer);
+      named.driver.disconnected(peer);
       succession.peerLost();
     },
     isDeferrable: (method) => method === BACKUP_CREATE_CALL || method === UNLOCKED_CALL,

@@ -161,6 +161,10 @@ export class NamedLeaseDriver {
     return this.#nameVoters.of(name).cell;
   }
 
+  disconnected(peer: ServerId): void {
+    this.#link.step({ kind: 'disconnected', peer });
+  }
+
   isMember(name: string): boolean {
     return this.membersOf(name).includes(this.#parts.self);
   }

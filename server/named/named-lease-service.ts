@@ -44,6 +44,9 @@ export interface NamedLeaseServiceParts {
 export class NamedLeaseService {
   readonly #parts: NamedLeaseServiceParts;
 
+  /** Changes of keys that are under way, by session and name. */
+  readonly #changing = new Map<string, Promise<unknown>>();
+
   constructor(parts: NamedLeaseServiceParts) {
     this.#parts = parts;
   }
@@ -161,8 +164,28 @@ export class NamedLeaseService {
     });
   }
 
-  /** Replaces the keys that it has read, and no others: the holder may send several changes at a time. */
+  /** Changes of one session come one after the other; those at other servers in between are seen. */
   async #changeKeys(
+    name: string,
+    session: number,
+    ttlMs: number | null,
+    change: number | null,
+    changed: (keys: LeaseKeys) => LeaseKeys,
+  ): Promise<GrantedLease> {
+    const turn = `${session} ${name}`;
+    const before = this.#changing.get(turn) ?? Promise.resolve();
+    const work = (): Promise<GrantedLease> => this.#replaceKeys(name, session, ttlMs, change, changed);
+    const mine = before.then(work, work);
+    this.#changing.set(turn, mine);
+    try {
+      return await mine;
+    } finally {
+      if (this.#changing.get(turn) === mine) this.#changing.delete(turn);
+    }
+  }
+
+  /** Replaces the keys that it has read, and no others. */
+  async #replaceKeys(
     name: string,
     session: number,
     ttlMs: number | null,
@@ -172,7 +195,13 @@ export class NamedLeaseService {
     for (let attempts = 0; attempts < KEY_ATTEMPTS_MAX; attempts++) {
       const { note, text: before } = await this.#noteIfHeld(name, session);
       const spanMs = ttlMs ?? note.ttlMs;
-      const isNew = change === null || change > (note.change ?? 0);
+      const last = note.change ?? 0;
+      if (change !== null && change < last)
+        throw new ServiceError(
+          'precondition-failed',
+          `Change ${change} of the keys of lease "${name}" comes too late: change ${last} is executed`,
+        );
+      const isNew = change === null || change > last;
       const next = { ...note, keys: changed(note.keys), ...(change === null ? {} : { change }) };
       const replaced = isNew ? { text: noteOf(next), before } : null;
       const lease = await this.#refresh(name, session, spanMs, replaced);

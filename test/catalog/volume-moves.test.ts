@@ -187,7 +187,7 @@ test('each column of a table that moves is exported, and each table stays or mov
   const { backup } = new Pair();
   const stays = [
     ...['counters', 'own_catalog', 'sessions', 'settings', 'servers', 'replaced_stores', 'voters'],
-    ...['deletion_logs', 'deletions', 'volume_catalogs', 'left_catalogs', 'volume_moves'],
+    ...['deletion_logs', 'deletions', 'volume_catalogs', 'left_catalogs', 'volume_moves', 'split_inodes'],
     // They follow from the inodes.
     ...['placements', 'placement_counts', 'member_sets'],
   ];

@@ -12,6 +12,7 @@ import { runQuery } from '../../catalog/queries.ts';
 import { Recount } from '../../catalog/recount.ts';
 import type { CatalogDatabase } from '../../catalog/schema.ts';
 import { Tables } from '../../catalog/tables.ts';
+import { SPLITS_VERSION } from '../../catalog/versions.ts';
 import type { Command, CommandOf } from '../../wire/catalog-api.ts';
 import { EXPORT_END, EXPORT_START } from '../../wire/volume-moves.ts';
 import { isLong } from '../long.ts';
@@ -255,6 +256,92 @@ test('what is in the directory waits from the first step on, what is beside it d
   const restored = root.outcome({ kind: 'trash-restore', volume: 'main', inode: trashed(root) });
   assert.ok(restored.kind === 'refused' && restored.code === 'cross-volume', JSON.stringify(restored));
   root.done({ kind: 'trash-restore', volume: 'main', inode: trashed(root), to: '/restored' });
+});
+
+test('until the volume has moved, paths, renames and the trash are as if nothing were split', () => {
+  const root = new Root();
+  for (const name of ['/p', '/p/d', '/p/d/e', '/p/d/e/f', '/p/precious']) root.done(makeDirectory(name));
+  for (const name of ['/p/same', '/p/d/same', '/p/d/e/f/doc']) root.done(file(name));
+  root.done({ kind: 'symlink', place: at('/p/d/up'), target: '../same', uid: 1, gid: 2 });
+  root.done({ kind: 'volume-set', name: 'main', trashMs: 3_600_000 });
+  const move = new Move(root, 'new', '/p/d');
+  move.freeze();
+  root.done({ kind: 'volume-part', number: move.number, countMax: 1 });
+  const below = root.outcome({ kind: 'rename', from: at('/p'), to: at('/p/d/e/f/x'), mode: 'replace' });
+  assert.ok(below.kind === 'refused' && below.code === 'bad-request', JSON.stringify(below));
+  root.done({ kind: 'unlink', place: at('/p/d/e/f/doc'), by: 'anna' });
+  assert.deepEqual(
+    trashOf(root).map((removed) => removed.path),
+    ['/p/d/e/f/doc'],
+  );
+  const up = { kind: 'resolve', ...at('/p/d/up'), follow: true } as const;
+  assert.equal(runQuery<'resolve'>(root.backup, up).attributes.inode, root.inode('/p/same'));
+  move.visit();
+  move.record();
+  move.copy();
+  move.begin();
+  move.report();
+  move.forget();
+  assertSound(move.own.backup);
+  const top = rootOf(move.own, 'new');
+  assert.deepEqual(move.own.backup.prepare('SELECT parent FROM inodes WHERE id = ?').get(top), {
+    parent: top,
+  });
+  assert.deepEqual(root.done({ kind: 'remove-directory', place: at('/p/precious') }), {});
+});
+
+test('the volume of the directory is not removed meanwhile, and no name means two directories', () => {
+  const root = new Root();
+  for (const name of ['/d', '/q']) root.done(makeDirectory(name));
+  new Move(root, 'new', '/d');
+  root.done({ kind: 'remove-directory', place: at('/d') });
+  const another = root.outcome({ kind: 'volume-split', name: 'new', ...at('/q') });
+  assert.ok(another.kind === 'refused' && another.code === 'exists', JSON.stringify(another));
+  root.done({ kind: 'remove-directory', place: at('/q') });
+  const removed = root.outcome({ kind: 'volume-remove', name: 'main' });
+  assert.ok(removed.kind === 'refused' && removed.code === 'busy', JSON.stringify(removed));
+});
+
+test('a placement class that is set outside goes with no file; it is inherited by none that moves', () => {
+  const root = new Root();
+  for (const name of ['/p', '/p/d', '/q', '/q/x']) root.done(makeDirectory(name));
+  const classOf = (path: string, replicas: number): void => {
+    const inode = root.inode(path);
+    root.done({ kind: 'set-placement', inode, class: { labels: [], zones: [], replicas } });
+    root.done({ kind: 'inherit-placement', inode, after: '', countMax: 10 });
+  };
+  classOf('/q', 2);
+  root.done({ kind: 'rename', from: at('/q/x'), to: at('/p/d/x'), mode: 'replace' });
+  const foreign = new Move(root, 'new', '/p/d');
+  foreign.freeze();
+  root.done({ kind: 'volume-part', number: foreign.number, countMax: 100 });
+  assert.match(
+    foreign.row?.refused?.why ?? '',
+    /has the placement class of directory \d+, which is not in it/,
+  );
+  foreign.visit();
+  classOf('/p/d/x', 2);
+  const move = new Move(root, 'new', '/p/d');
+  move.freeze();
+  move.visit();
+  const inherited = { kind: 'inherit-placement', inode: root.inode('/p'), after: '', countMax: 10 } as const;
+  const waits = root.outcome(inherited);
+  assert.ok(waits.kind === 'refused' && waits.code === 'moving', JSON.stringify(waits));
+  move.record();
+  move.copy();
+  move.begin();
+  move.report();
+  root.done(inherited);
+});
+
+test('servers of releases that do not know splits are not let in any more', () => {
+  const root = new Root();
+  for (const name of ['/d', '/q']) root.done(makeDirectory(name));
+  const earlier = { ...registration('s9'), commandsVersion: SPLITS_VERSION - 1 };
+  new Move(root, 'new', '/d').run();
+  const outcome = root.outcome(earlier);
+  assert.ok(outcome.kind === 'refused' && outcome.code === 'bad-request', JSON.stringify(outcome));
+  root.done({ ...earlier, commandsVersion: SPLITS_VERSION });
 });
 
 test('nothing of either volume is cached until it is known what is in the directory, then of the new one', () => {

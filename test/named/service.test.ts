@@ -4,7 +4,8 @@ import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import type { ClaimedLease, LeaseOrder, LeaseOutcome } from '../../lease/actions.ts';
 import { NamedLeaseService } from '../../server/named/named-lease-service.ts';
-import { leaseNoteText } from '../../wire/named-lease.ts';
+import { leaseNoteParse, leaseNoteText } from '../../wire/named-lease.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const MEMBERS = ['s1', 's2', 's3'] as ServerId[];
 const TTL_MS = 5_000;
@@ -168,6 +169,32 @@ test('a key that is written while another change is under way is read again, and
   assert.equal((await refusal(serviceOf(...always).service.writeKey('n', 5, 'c', '3'))).code, 'busy');
 });
 
+test('changes of keys that a holder sends at once are all executed', async () => {
+  let note = claimOf(5).note;
+  const service = new NamedLeaseService({
+    driver: {
+      membersOf: () => MEMBERS,
+      isMember: () => true,
+      claimOf: () => null,
+      execute: async (_name, order): Promise<LeaseOutcome> => {
+        const lease = () => ({ ...claimOf(5), note });
+        await systemWorld.nextTick();
+        if (order.kind === 'query') return { kind: 'seen', lease: lease() };
+        assert.ok(order.kind === 'refresh' && order.note !== null);
+        if (order.note.before !== note) return { kind: 'changed', lease: lease() };
+        note = order.note.text;
+        return { kind: 'granted', lease: lease() };
+      },
+    },
+    ...{ leaseMaxMs: 10_000, clockSkewMaxMs: 100, operationTimeoutMs: 15_000 },
+    nowMs: () => 0,
+    isConnected: () => true,
+  });
+  const keys = Array.from({ length: 32 }, (_, at) => `k${at}`);
+  await Promise.all(keys.map((key) => service.writeKey('n', 5, key, key)));
+  assert.deepEqual(Object.keys(leaseNoteParse(note)?.keys ?? {}).sort(), keys.toSorted());
+});
+
 test('a numbered change of keys that is not later than the last one changes nothing, whenever it arrives', async () => {
   const note = leaseNoteText({ name: 'n', owner: 'me', ttlMs: TTL_MS, keys: { a: '1' }, change: 3 });
   const lease = { ...claimOf(5), note };
@@ -178,10 +205,14 @@ test('a numbered change of keys that is not later than the last one changes noth
     ];
     for (const send of changes) {
       const { service, orders } = serviceOf({ kind: 'seen', lease }, { kind: 'granted', lease });
+      if (change < 3) {
+        assert.equal((await refusal(send(service))).code, 'precondition-failed');
+        continue;
+      }
       await send(service);
       assert.ok(orders[1]?.kind === 'refresh');
       const next = leaseNoteText({ name: 'n', owner: 'me', ttlMs: TTL_MS, keys: { a: '2' }, change });
-      assert.deepEqual(orders[1].note, change <= 3 ? null : { text: next, before: note });
+      assert.deepEqual(orders[1].note, change === 3 ? null : { text: next, before: note });
     }
   }
 });

@@ -26,8 +26,11 @@ class Cluster {
   readonly peer: Partial<PeerStatus> = {};
   view: View = { number: 3, members: [A, B, C] };
   isPrimary = true;
-  /** What `handOver` waits for. */
+  /** What `handOver` waits for, and the next primary. */
   ended: Promise<void> = Promise.resolve();
+  next: ServerId | null = A;
+  earlier = false;
+  future: ServerId[] = [A, B, C];
   readonly volumes = ['v'];
   readonly part = new PrimaryReturn({
     ...{ self: B, world: this.world, log: pino({ level: 'silent' }), periodMs: LEASE_MS },
@@ -37,11 +40,13 @@ class Cluster {
         driver: {
           isPrimary: this.isPrimary,
           view: this.view,
+          futureMembers: this.future,
           peers: (isConnected) => [A, B, C].map((server) => this.#peer(server, isConnected(server))),
         },
-        handOver: () => {
+        handOver: async () => {
           this.handedOver.push(volume);
-          return this.ended;
+          await this.ended;
+          return this.next;
         },
       })),
     servers: () =>
@@ -51,6 +56,7 @@ class Cluster {
       }),
     wallMs: () => this.world.wallMs(),
     isConnected: (server) => !this.away.has(server),
+    mayLead: () => !this.earlier,
   });
 
   #peer(server: ServerId, isConnected: boolean): PeerStatus {
@@ -60,7 +66,7 @@ class Cluster {
   }
 }
 
-const REASONS: Readonly<Record<string, (cluster: Cluster) => void>> = {
+const REASONS: Readonly<Record<string, (cluster: Cluster) => unknown>> = {
   'the primary is not here': (cluster) => {
     cluster.isPrimary = false;
   },
@@ -69,6 +75,10 @@ const REASONS: Readonly<Record<string, (cluster: Cluster) => void>> = {
   },
   'the members change': (cluster) => {
     cluster.view = { number: 3, members: [A, B], joint: [A, B, C] };
+  },
+  'new members fetch the catalog': (cluster) => cluster.future.push('d' as ServerId),
+  'the first one is of a release that the others let have no lease': (cluster) => {
+    cluster.earlier = true;
   },
   'no earlier member is reachable': ({ away }) => away.add(A),
   'the first one is draining': ({ listed }) => {
@@ -128,6 +138,30 @@ test('returns to a server that fails again and again become rare, and after a lo
   assert.equal(cluster.handedOver.length, 10);
 });
 
+test('a return after which another member is primary is not repeated soon', async () => {
+  const cluster = new Cluster();
+  cluster.next = C;
+  await cluster.world.pass(200 * LEASE_MS);
+  assert.equal(cluster.handedOver.length, 1);
+  cluster.next = A;
+  await cluster.world.pass(100 * LEASE_MS);
+  assert.equal(cluster.handedOver.length, 2);
+});
+
+test('once it is closed, no further catalog returns', async () => {
+  const cluster = new Cluster();
+  cluster.volumes.push('w', 'x');
+  let end = (): void => undefined;
+  cluster.ended = new Promise((resolve) => {
+    end = resolve;
+  });
+  await cluster.world.pass(5 * LEASE_MS);
+  const closed = cluster.part.close();
+  end();
+  await closed;
+  assert.deepEqual(cluster.handedOver, ['v']);
+});
+
 test('catalogs return one after the other, each if it is still to', async () => {
   const cluster = new Cluster();
   cluster.volumes.push('w', 'x');
@@ -137,11 +171,12 @@ test('catalogs return one after the other, each if it is still to', async () => 
   });
   await cluster.world.pass(20 * LEASE_MS);
   assert.deepEqual(cluster.handedOver, ['v']);
-  const closed = cluster.part.close();
   cluster.away.add(A);
   end();
-  await closed;
-  assert.deepEqual(cluster.handedOver, ['v']);
   await cluster.world.pass(100 * LEASE_MS);
+  assert.deepEqual(cluster.handedOver, ['v']);
+  await cluster.part.close();
+  cluster.away.clear();
+  await cluster.world.pass(1_000 * LEASE_MS);
   assert.deepEqual(cluster.handedOver, ['v'], 'No timer runs any more');
 });

@@ -25,7 +25,7 @@ import {
 const SESSION = { 'Leasehold-Session': count('Session (secret) of the lease holder') };
 const CHANGE = {
   ...SESSION,
-  'Leasehold-Change': count('Number of the change of keys; not larger than the last: ignored'),
+  'Leasehold-Change': count('Number of the change of keys; smaller than the last: refused'),
 };
 const ORDER = {
   session: count('Of the client, for this file'),
