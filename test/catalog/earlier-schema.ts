@@ -1,7 +1,22 @@
 import type { CatalogDatabase } from '../../catalog/schema.ts';
 
-/** Removes from a database of today what version 12 added. */
+/** Removes from a database of today what version 13 added. */
+export function asVersion12(db: CatalogDatabase): void {
+  db.exec(`
+    DROP TABLE split_inodes;
+    DROP INDEX frozen_volumes;
+    ALTER TABLE volume_moves DROP COLUMN part;
+    ALTER TABLE volume_moves DROP COLUMN source;
+    ALTER TABLE volume_moves DROP COLUMN above;
+    ALTER TABLE volume_moves DROP COLUMN visited;
+    CREATE INDEX frozen_volumes ON volume_moves (volume) WHERE phase IN ('frozen', 'numbered');
+    PRAGMA user_version = 12;
+  `);
+}
+
+/** And what version 12 added. */
 export function asVersion11(db: CatalogDatabase): void {
+  asVersion12(db);
   db.exec(`
     DROP TABLE junctions; DROP TABLE volume_moves; DROP TABLE moved_numbers;
     ALTER TABLE own_catalog DROP COLUMN imported;

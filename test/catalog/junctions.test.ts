@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
-import { COMMANDS_VERSION } from '../../catalog/versions.ts';
+import { JUNCTIONS_VERSION } from '../../catalog/versions.ts';
 import type { Attributes, Command } from '../../wire/catalog-api.ts';
 import { asVersion11 } from './earlier-schema.ts';
 import { Catalog, main } from './fixture.ts';
@@ -233,16 +233,16 @@ test('a volume is not attached in itself', () => {
 });
 
 test('members execute junctions alike from their version on, also on upgraded tables', () => {
-  const pair = new Pair(COMMANDS_VERSION - 1);
+  const pair = new Pair(JUNCTIONS_VERSION - 1);
   pair.run(makeDirectory('early'));
   asVersion11(pair.backup);
   ensureSchema(pair.backup);
   pair.equal();
-  pair.membersVersion = COMMANDS_VERSION;
+  pair.membersVersion = JUNCTIONS_VERSION;
   pair.run(junction('x'));
   pair.run(makeDirectory('x/y'));
   pair.equal();
-  assert.equal(pair.versions.at(-1), COMMANDS_VERSION, 'Members of earlier releases do not know junctions');
+  assert.equal(pair.versions.at(-1), JUNCTIONS_VERSION, 'Members of earlier releases do not know junctions');
   const tables = pair.backup.prepare('SELECT catalog, volume FROM junctions').all();
   assert.deepEqual(tables, [{ catalog: 4, volume: 'other' }]);
 });

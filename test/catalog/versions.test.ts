@@ -92,7 +92,7 @@ test('a batch of a later version is refused before any of it is executed, with a
   assert.throws(() => decodeBatch(bytes), {
     code: 'storage',
     message:
-      /^Cannot execute commands of version 14: this release knows versions up to 13\. Start the newer release/,
+      /^Cannot execute commands of version 15: this release knows versions up to 14\. Start the newer release/,
   });
 });
 

@@ -47,6 +47,7 @@ const COMMANDS: readonly (readonly [command: string, rest?: string, exit?: numbe
   ['volume set', 'main --trash 1h'],
   ['volume ls'],
   ['volume own-catalog', 'none', 3],
+  ['volume split', 'main:/none none', 3],
   ['volume attach', 'none main:/none', 3],
   ['volume detach', 'main:/none', 3],
   ['put', './file main:/a'],

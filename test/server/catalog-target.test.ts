@@ -91,6 +91,8 @@ const COMMANDS: readonly Row[] = [
   ['volume-attach', { name: 'v', inode: 8 }, 'root'],
   ['volume-detach', { name: 'v', inode: 8 }, 'root'],
   ['volume-move', { name: 'v' }, 'root'],
+  ['volume-split', { name: 'v', volume: 'w', path: '/d' }, 'root'],
+  ['volume-part', { number: 3 }, 'root'],
   ['volume-move-abort', { name: 'v' }, 'root'],
   ['volume-freeze', {}, 'root'],
   ['volume-number', {}, 'root'],
