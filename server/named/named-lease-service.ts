@@ -31,6 +31,14 @@ const KEY_ATTEMPTS_MAX = 16;
 /** A shorter lease, in clock skews, would be mostly uncertainty. */
 const SKEWS_PER_LEASE_MIN = 4;
 
+interface KeyChange {
+  /** Null: as the lease was acquired. */
+  readonly ttlMs: number | null;
+  /** Its number in the session; null: none. */
+  readonly change: number | null;
+  changed(keys: LeaseKeys): LeaseKeys;
+}
+
 export interface NamedLeaseServiceParts {
   readonly driver: Pick<NamedLeaseDriver, 'execute' | 'claimOf' | 'isMember' | 'membersOf'>;
   readonly leaseMaxMs: number;
@@ -93,7 +101,7 @@ export class NamedLeaseService {
   ): Promise<GrantedLease> {
     assertName(name);
     if (ttlMs !== null) this.#assertSpan(ttlMs);
-    if (keys !== null) return this.#changeKeys(name, session, ttlMs, change, () => keys);
+    if (keys !== null) return this.#changeKeys(name, session, { ttlMs, change, changed: () => keys });
     const spanMs = ttlMs ?? (await this.#noteIfHeld(name, session)).note.ttlMs;
     const lease = await this.#refresh(name, session, spanMs, null);
     assert(lease !== null, 'A refresh that keeps the note does not depend on it');
@@ -156,25 +164,20 @@ export class NamedLeaseService {
   ): Promise<GrantedLease> {
     assertName(name);
     assertKey(key);
-    return this.#changeKeys(name, session, null, change, (before) => {
+    const changed = (before: LeaseKeys): LeaseKeys => {
       const keys = new Map(Object.entries(before));
       if (value === null) keys.delete(key);
       else keys.set(key, value);
       return Object.fromEntries(keys);
-    });
+    };
+    return this.#changeKeys(name, session, { ttlMs: null, change, changed });
   }
 
   /** Changes of one session come one after the other; those at other servers in between are seen. */
-  async #changeKeys(
-    name: string,
-    session: number,
-    ttlMs: number | null,
-    change: number | null,
-    changed: (keys: LeaseKeys) => LeaseKeys,
-  ): Promise<GrantedLease> {
+  async #changeKeys(name: string, session: number, wanted: KeyChange): Promise<GrantedLease> {
     const turn = `${session} ${name}`;
     const before = this.#changing.get(turn) ?? Promise.resolve();
-    const work = (): Promise<GrantedLease> => this.#replaceKeys(name, session, ttlMs, change, changed);
+    const work = (): Promise<GrantedLease> => this.#replaceKeys(name, session, wanted);
     const mine = before.then(work, work);
     this.#changing.set(turn, mine);
     try {
@@ -188,9 +191,7 @@ export class NamedLeaseService {
   async #replaceKeys(
     name: string,
     session: number,
-    ttlMs: number | null,
-    change: number | null,
-    changed: (keys: LeaseKeys) => LeaseKeys,
+    { ttlMs, change, changed }: KeyChange,
   ): Promise<GrantedLease> {
     for (let attempts = 0; attempts < KEY_ATTEMPTS_MAX; attempts++) {
       const { note, text: before } = await this.#noteIfHeld(name, session);
