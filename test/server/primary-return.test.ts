@@ -75,6 +75,7 @@ const REASONS: Readonly<Record<string, (cluster: Cluster) => unknown>> = {
   },
   'the members change': (cluster) => {
     cluster.view = { number: 3, members: [A, B], joint: [A, B, C] };
+    cluster.future = [A, B];
   },
   'new members fetch the catalog': (cluster) => cluster.future.push('d' as ServerId),
   'the first one is of a release that the others let have no lease': (cluster) => {
