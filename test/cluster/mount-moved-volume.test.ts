@@ -96,6 +96,8 @@ async function assertIsThere(directory: string, { files, links }: Account): Prom
 /** What gets a catalog of its own. */
 interface Mover {
   readonly what: string;
+  /** Whether a server is killed meanwhile, for each test. */
+  readonly kills: readonly boolean[];
   /** The directory in which programs work, from the root of the mount. */
   readonly top: string;
   /** @returns the catalog */
@@ -106,12 +108,14 @@ interface Mover {
 const MOVERS: readonly Mover[] = [
   {
     what: 'a volume moves',
+    kills: [false, true],
     top: '.',
     begin: async (name) => (await client.command({ kind: 'volume-move', name })).catalog.number,
     isDone: async (volume) => (await client.catalogOfVolume(volume)) !== 0,
   },
   {
     what: 'a directory becomes a volume',
+    kills: [true],
     top: 'top',
     async begin(volume) {
       const { catalog } = await client.command({
@@ -126,8 +130,8 @@ const MOVERS: readonly Mover[] = [
   },
 ];
 
-for (const [place, { what, top, begin, isDone }] of MOVERS.entries())
-  for (const isKilled of [false, true])
+for (const [place, { what, kills, top, begin, isDone }] of MOVERS.entries())
+  for (const isKilled of kills)
     test(`${what} under programs that change it${isKilled ? ', while a server is killed' : ''}`, {
       skip: obstacle,
     }, async (t) => {

@@ -265,13 +265,19 @@ export class RealCluster {
   async primaryOf(path: string): Promise<string> {
     let primary: string | null = null;
     await until(`${path} has a primary`, async () => {
-      const asked = this.ids.find((id) => this.isRunning(id));
-      if (asked === undefined) throw new Error('No server runs');
-      ({ primary } = await this.info(asked, path));
-      return primary !== null && this.isRunning(primary);
+      primary = await this.runningPrimaryOf(path);
+      return primary !== null;
     });
     if (primary === null) throw new Error('unreachable');
     return primary;
+  }
+
+  /** @returns the primary of a file, if it has one that runs @throws Error if there is no such file */
+  async runningPrimaryOf(path: string): Promise<string | null> {
+    const asked = this.ids.find((id) => this.isRunning(id));
+    if (asked === undefined) throw new Error('No server runs');
+    const { primary } = await this.info(asked, path);
+    return primary !== null && this.isRunning(primary) ? primary : null;
   }
 
   /** Waits until all replicas of the file have all acknowledged operations. */

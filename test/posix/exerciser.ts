@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import type { ClusterMount } from '../cluster/cluster-mount.ts';
-import { RealCluster } from '../cluster/real-cluster.ts';
+import { RealCluster, until } from '../cluster/real-cluster.ts';
 import { type Coherence, Exercise, type ExerciseFailure } from './exercise.ts';
 import { mountOver, noMounts } from './mounts.ts';
 
@@ -40,7 +40,13 @@ export function killPrimaries(cluster: RealCluster, path: string): Killed {
   const state = { count: 0 };
   const round = async (): Promise<void> => {
     while (!isEnding) {
-      const primary = await cluster.primaryOf(path);
+      let primary: string | null = null;
+      // At its end, the file is removed.
+      await until(`${path} has a primary`, async () => {
+        primary ??= isEnding ? null : await cluster.runningPrimaryOf(path);
+        return isEnding || primary !== null;
+      });
+      if (primary === null || isEnding) return;
       await cluster.kill(primary);
       state.count += 1;
       await cluster.restart(primary);
