@@ -1,6 +1,6 @@
 import { assert } from '../base/assert.ts';
 import type { ListedCatalog } from '../wire/volume-catalogs.ts';
-import { KIND_DIRECTORY } from './schema.ts';
+import { EMPTY_DIRECTORY } from './inode-tables.ts';
 import type { Tables } from './tables.ts';
 import type { MoveRow } from './volume-move-tables.ts';
 
@@ -19,17 +19,8 @@ export function attachPart(
   assert(name !== undefined, 'The directory keeps its name while it is split off');
   const parent = tables.inodes.existing(above);
   const attached = tables.inodes.insert({
-    ...{
-      volume: source,
-      kind: KIND_DIRECTORY,
-      links: 2,
-      sizeBytes: 0,
-      atNs,
-      target: '',
-      device: 0,
-      replicas: '',
-    },
-    ...{ view: 0, objectBytes: 0, live: 0, parent: above, orphanedNs: null, policy: 0, allowed: null },
+    ...EMPTY_DIRECTORY,
+    ...{ volume: source, atNs, parent: above },
     ...JUNCTION,
     placement: parent.placement,
   });

@@ -39,6 +39,12 @@ export interface NewInode {
   readonly id?: number;
 }
 
+/** What new directories without entries have in common. */
+export const EMPTY_DIRECTORY = {
+  ...{ kind: KIND_DIRECTORY, links: 2, sizeBytes: 0, target: '', device: 0, replicas: '', view: 0 },
+  ...{ objectBytes: 0, live: 0, orphanedNs: null, policy: 0, allowed: null },
+} as const;
+
 /** A file created with its contents, all settled. */
 export interface InodeWithContents {
   readonly id: number;

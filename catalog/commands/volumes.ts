@@ -2,8 +2,9 @@ import { ServiceError } from '../../base/errors.ts';
 import type { CommandOf, CommandResults } from '../../wire/catalog-api.ts';
 import type { VolumeSettings } from '../../wire/catalog-values.ts';
 import { volumeInfoOf } from '../attributes.ts';
+import { EMPTY_DIRECTORY } from '../inode-tables.ts';
 import { joinList } from '../lists.ts';
-import { KIND_DIRECTORY, POLICIES } from '../schema.ts';
+import { POLICIES } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { volumeOf } from '../tree.ts';
 import type { VolumeRow } from '../volume-tables.ts';
@@ -30,24 +31,13 @@ export function createVolume(
   const id = tables.volumes.insert(name, 0, settings.replicas, settings.objectBytes, policy);
   const root = tables.inodes.insert({
     ...(rootInode === undefined ? {} : { id: rootInode }),
+    ...EMPTY_DIRECTORY,
     volume: id,
-    kind: KIND_DIRECTORY,
     mode: settings.mode ?? 0o755,
     uid: settings.uid ?? 0,
     gid: settings.gid ?? 0,
-    links: 2,
-    sizeBytes: 0,
     atNs,
-    target: '',
-    device: 0,
-    replicas: '',
-    view: 0,
-    objectBytes: 0,
-    live: 0,
     parent: 'self',
-    orphanedNs: null,
-    policy: 0,
-    allowed: null,
   });
   tables.volumes.setRoot(id, root);
   const { quotaBytes = 0, quotaInodes = 0, trashMs = 0, replicas } = settings;
