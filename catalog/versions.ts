@@ -15,7 +15,7 @@ import type { Command, CommandOf } from '../wire/catalog-api.ts';
  * - 10: attributes that are changed only if the inode is unchanged. 11: settings of the cluster; maintenance of
  *   servers; logs of deletions. 12: volumes with a catalog of their own; labels of servers; labels and zones of
  *   volumes and directories. 13: volumes that are attached in others; moves of volumes to catalogs of their own;
- *   volumes of reserved numbers. 14: directories that become volumes.
+ *   volumes of reserved numbers. 14: directories that become volumes; placement classes of uploads.
  */
 export const COMMANDS_VERSION = 14;
 
@@ -59,6 +59,9 @@ export const VOLUME_MOVES_VERSION = 13;
 
 /** Servers from this version on know that a directory becomes a volume. */
 export const SPLITS_VERSION = 14;
+
+/** Servers from this version on know that an upload has the placement class of its directory. */
+export const UPLOAD_CLASSES_VERSION = 14;
 
 /** The version that introduced each command. A new command needs an entry. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {
@@ -144,6 +147,7 @@ const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, num
   'volume-set': { trashMs: 2, labels: 12, zones: 12 },
   'volume-remove': { lost: 12 },
   'create-file': { reserved: 2 },
+  'create-orphan': { placement: 14 },
   'reserve-inodes': { members: 5, volume: 13 },
   'catalog-begin': { moved: 13 },
   bear: { elsewhere: 5 },
@@ -189,6 +193,11 @@ function hasHoles(command: Command): boolean {
 export function withoutHoles(command: Command): Command {
   if (command.kind !== 'settle' || !hasHoles(command)) return command;
   return { ...command, files: command.files.map(({ holeBytes: _, ...file }) => file) };
+}
+
+/** The command for servers before `UPLOAD_CLASSES_VERSION`, by which the file has its volume's class until linked. */
+export function withoutPlacement({ placement: _, ...command }: CommandOf<'create-orphan'>): Command {
+  return command;
 }
 
 /** The command for servers before `VOLUME_MOVES_VERSION`, whose numbers are for any volume. */

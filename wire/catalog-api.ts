@@ -266,6 +266,8 @@ export const Command = Type.Union([
     untilNs: Type.Optional(Nanoseconds),
     /** Where it will be linked: its servers are chosen for that. Execution does not use it. */
     place: Type.Optional(Place),
+    /** The directory whose placement class it has until then; absent: its volume's. */
+    placement: Type.Optional(Inode),
   }),
   /** Postpones an orphan's collection: its age counts from now, or from `untilNs`, which may be in the future. */
   Type.Object({

@@ -70,6 +70,7 @@ export function createOrphan(
     orphanedNs: command.untilNs === undefined ? atNs : timeCheck(command.untilNs),
     policy: volume.policy,
     allowed: allowedOfNew(volume),
+    placement: command.placement ?? 0,
   });
   if (command.note !== undefined) tables.xattrs.put(id, UPLOAD_NOTE, Buffer.from(command.note, 'base64'));
   return { attributes: attributesOf(tables.inodes.existing(id)) };

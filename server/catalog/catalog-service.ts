@@ -9,8 +9,10 @@ import {
   FENCES_VERSION,
   HOLES_VERSION,
   PLANS_VERSION,
+  UPLOAD_CLASSES_VERSION,
   VOLUME_MOVES_VERSION,
   withoutHoles,
+  withoutPlacement,
   withoutVolume,
 } from '../../catalog/versions.ts';
 import type { View } from '../../replica/view.ts';
@@ -294,6 +296,8 @@ export class LocalCatalogService implements CatalogService {
     switch (command.kind) {
       case 'settle':
         return this.#notUpgraded(HOLES_VERSION).length === 0 ? command : withoutHoles(command);
+      case 'create-orphan':
+        return this.#notUpgraded(UPLOAD_CLASSES_VERSION).length === 0 ? command : withoutPlacement(command);
       case 'reserve-inodes':
         return this.#notUpgraded(VOLUME_MOVES_VERSION).length === 0 ? command : withoutVolume(command);
       default:

@@ -174,7 +174,7 @@ export class NewFiles {
 
   async #stage(
     path: FilePath,
-    { uid, gid }: Attributes,
+    { uid, gid, placement }: Attributes,
     options: NewFileOptions = {},
     execute: 'command' | 'durably' = 'command',
   ): Promise<Attributes> {
@@ -189,6 +189,8 @@ export class NewFiles {
       gid,
       ...kept,
       ...options,
+      // Otherwise a server that finds it among misplaced files moves it to servers of the volume's class, and back.
+      ...(placement === undefined ? {} : { placement }),
     } as const;
     return (await this.#gateway[execute](command)).attributes;
   }

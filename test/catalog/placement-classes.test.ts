@@ -264,12 +264,17 @@ test('files keep their class when they or their directories are renamed; without
 test('an upload has the class of the directory that it is linked in', () => {
   const { catalog, fast } = withFastDirectory();
   const own = { mode: 0o644, uid: 0, gid: 0 };
-  const upload = (place?: ReturnType<typeof main>) =>
-    catalog.run({ kind: 'create-orphan', volume: 'main', ...own, ...(place && { place }) }).attributes;
+  const upload = (place?: ReturnType<typeof main>, placement?: number) =>
+    catalog.run({
+      ...{ kind: 'create-orphan' as const, volume: 'main', ...own },
+      ...(place && { place }),
+      ...(placement !== undefined && { placement }),
+    }).attributes;
   const name = (inode: number, path: string) =>
     catalog.run({ kind: 'replace', inode, place: main(path), expect: { kind: 'anything' } }).attributes;
-  const known = upload(main('/fast/a'));
+  const known = upload(main('/fast/a'), fast);
   assert.deepEqual(known.replicas, ['s1', 's2']);
+  assert.deepEqual(miscounted(catalog), [], 'It is not moved to servers of the volume meanwhile');
   assert.equal(name(known.inode, '/fast/a').placement, fast);
   assert.deepEqual(misplaced(catalog), []);
   const unknown = upload();

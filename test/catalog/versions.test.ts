@@ -5,7 +5,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Batch, decodeBatch, encodeBatch, executeBatch } from '../../catalog/batch.ts';
-import { COMMANDS_VERSION, commandVersion, withoutHoles, withoutVolume } from '../../catalog/versions.ts';
+import {
+  COMMANDS_VERSION,
+  commandVersion,
+  withoutHoles,
+  withoutPlacement,
+  withoutVolume,
+} from '../../catalog/versions.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import { Catalog, main } from './fixture.ts';
 
@@ -61,6 +67,10 @@ test('batches that earlier servers understand are encoded as before, and others 
   const forVolume: Command = { ...reserve, members: [['s1']], volume: 'main' };
   assert.equal(commandVersion(forVolume), 13);
   assert.deepEqual(withoutVolume(forVolume), reserve);
+  const upload = { kind: 'create-orphan', volume: 'main', mode: 0o600, uid: 0, gid: 0 } as const;
+  assert.equal(commandVersion(upload), 1);
+  assert.equal(commandVersion({ ...upload, placement: 5 }), 14);
+  assert.deepEqual(withoutPlacement({ ...upload, placement: 5 }), upload);
   assert.equal(commandVersion(settleOf({})), 1);
   assert.equal(commandVersion(settleOf({ holeBytes: 5 })), 7);
   assert.deepEqual(withoutHoles(settleOf({ holeBytes: 5 })), settleOf({}));
