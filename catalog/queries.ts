@@ -65,9 +65,11 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       const directory = directoryOf(tree, query.inode);
       // One more than requested shows whether there are more.
       const rows = tree.children(directory.id, query.after, query.countMax + 1);
-      const entries = rows
-        .slice(0, query.countMax)
-        .map((row) => ({ name: row.entryName, attributes: shownOf(tree, row) }));
+      const entries = rows.slice(0, query.countMax).map((row) => {
+        const value = query.xattr === undefined ? undefined : tree.xattr(row.id, query.xattr);
+        const xattr = value === undefined ? {} : { xattr: Buffer.from(value).toString('base64') };
+        return { name: row.entryName, attributes: shownOf(tree, row), ...xattr };
+      });
       return { entries, more: rows.length > query.countMax };
     }
     case 'xattr': {

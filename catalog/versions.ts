@@ -15,7 +15,8 @@ import type { Command, CommandOf } from '../wire/catalog-api.ts';
  * - 10: attributes that are changed only if the inode is unchanged. 11: settings of the cluster; maintenance of
  *   servers; logs of deletions. 12: volumes with a catalog of their own; labels of servers; labels and zones of
  *   volumes and directories. 13: volumes that are attached in others; moves of volumes to catalogs of their own;
- *   volumes of reserved numbers. 14: directories that become volumes; placement classes of uploads.
+ *   volumes of reserved numbers. 14: directories that become volumes; placement classes of uploads;
+ *   extended attributes of new files and directories.
  */
 export const COMMANDS_VERSION = 14;
 
@@ -148,6 +149,9 @@ const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, num
   'volume-remove': { lost: 12 },
   'create-file': { reserved: 2 },
   'create-orphan': { placement: 14 },
+  replace: { xattrs: 14 },
+  'replace-with-contents': { xattrs: 14 },
+  'make-directory': { xattrs: 14 },
   'reserve-inodes': { members: 5, volume: 13 },
   'catalog-begin': { moved: 13 },
   bear: { elsewhere: 5 },

@@ -137,6 +137,18 @@ const REMOVAL = {
   trash: Type.Optional(Type.Boolean()),
 };
 
+const NewXattrs = Type.Array(
+  Type.Object({
+    name: Type.String({ minLength: 1, maxLength: 255 }),
+    value: Type.Union([Base64, Type.Null()]),
+  }),
+  { maxItems: 8 },
+);
+export type NewXattrs = Static<typeof NewXattrs>;
+
+/** Extended attributes that it gets with its name; null: it does not keep that of the file that it replaces. */
+const NEW_XATTRS = { xattrs: Type.Optional(NewXattrs) };
+
 export const Command = Type.Union([
   Type.Object({
     kind: Type.Literal('volume-create'),
@@ -282,6 +294,7 @@ export const Command = Type.Union([
     inode: Inode,
     expect: Expectation,
     ...REMOVAL,
+    ...NEW_XATTRS,
   }),
   /**
    * Like `replace`, but creates the file, created with contents under a reserved number. `bad-request` if the number
@@ -302,6 +315,7 @@ export const Command = Type.Union([
     contents: ContentVersion,
     expect: Expectation,
     ...REMOVAL,
+    ...NEW_XATTRS,
   }),
   Type.Object({
     kind: Type.Literal('make-directory'),
@@ -310,6 +324,7 @@ export const Command = Type.Union([
     uid: Owner,
     gid: Owner,
     umask: Umask,
+    ...NEW_XATTRS,
   }),
   /** FIFOs, sockets and devices: entries with attributes, without contents. */
   Type.Object({
@@ -832,6 +847,8 @@ export const Query = Type.Union([
     after: Name,
     countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
     snapshot: Serial,
+    /** Each entry comes with its extended attribute of this name. */
+    xattr: Type.Optional(Type.String({ minLength: 1, maxLength: 255 })),
   }),
   Type.Object({
     kind: Type.Literal('xattr'),
@@ -1080,7 +1097,12 @@ export interface QueryResults extends MoveQueryResults {
   readonly lookup: { readonly attributes: Attributes };
   readonly attributes: { readonly attributes: Attributes };
   readonly list: {
-    readonly entries: readonly { readonly name: string; readonly attributes: Attributes }[];
+    /** `xattr`: value of the requested attribute, in base64; absent without one. */
+    readonly entries: readonly {
+      readonly name: string;
+      readonly attributes: Attributes;
+      readonly xattr?: string;
+    }[];
     readonly more: boolean;
   };
   readonly xattr: { readonly value: string };

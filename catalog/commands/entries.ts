@@ -23,6 +23,7 @@ import { type ResolvedName, resolvePlace } from '../walk.ts';
 import { inheritAcl } from './acls.ts';
 import { assertExpected, assertUnwritten } from './expectation.ts';
 import { moveToTrash, type Removal } from './removal.ts';
+import { setNewXattrs } from './set-attributes.ts';
 
 export const LINKS_MAX = 65_000;
 
@@ -145,10 +146,13 @@ export function makeDirectory(
   command: CommandOf<'make-directory'>,
   atNs: string,
 ): CommandResults['make-directory'] {
-  const { mode, uid, gid, umask } = command;
+  const { mode, uid, gid, umask, xattrs } = command;
   const spot = resolveFreeName(tables, command.place);
   const node = { kind: 'directory', mode, uid, gid, umask } as const;
-  return { attributes: attributesOf(nodeCreate(tables, spot, node, atNs)) };
+  const directory = nodeCreate(tables, spot, node, atNs);
+  if (xattrs === undefined) return { attributes: attributesOf(directory) };
+  setNewXattrs(tables, directory.id, xattrs);
+  return { attributes: attributesOf(tables.inodes.existing(directory.id)) };
 }
 
 export function makeNode(

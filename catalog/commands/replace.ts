@@ -14,6 +14,7 @@ import { inheritAcl } from './acls.ts';
 import { MODE_SETGID, removeLink, resolveName } from './entries.ts';
 import { assertExpected } from './expectation.ts';
 import { goesToTrash } from './removal.ts';
+import { setNewXattrs } from './set-attributes.ts';
 
 type Replacement = CommandOf<'replace'> | CommandOf<'replace-with-contents'>;
 
@@ -120,6 +121,7 @@ function linkInPlaceOf(
     tables.inodes.setAttributes(file.id, mode, file.uid, gid, atNs);
     storeAcl(file.id);
   }
+  setNewXattrs(tables, file.id, command.xattrs);
   // An upload was in no directory until now.
   if (file.placement !== directory.placement) tables.inodes.setPlacement(file.id, directory.placement);
   tables.inodes.setLinks(file.id, 1, null, atNs);

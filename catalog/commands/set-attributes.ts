@@ -1,5 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
-import { type CommandOf, type CommandResults, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
+import { type CommandOf, type CommandResults, type NewXattrs, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
 import { isAclName } from '../acl.ts';
 import { attributesOf, contentsCompare } from '../attributes.ts';
 import { assertUnprotected, flagBits, isImmutable, protectedError } from '../flags.ts';
@@ -101,10 +101,7 @@ export function setXattr(
   const inode = inodeOf(tables, command.inode);
   assertUnprotected(inode);
   xattrNameCheck(command.name);
-  const value = Buffer.from(command.value, 'base64');
-  if (value.length > XATTR_BYTES_MAX) {
-    throw new ServiceError('too-large', `An extended attribute holds at most ${XATTR_BYTES_MAX} bytes`);
-  }
+  const value = xattrValue(command.value);
   if (isAclName(command.name)) {
     setAcl(tables, inode, { name: command.name, value, clearsSetgid: command.clearsSetgid ?? false }, atNs);
     return {};
@@ -114,12 +111,22 @@ export function setXattr(
     throw new ServiceError('exists', `Inode ${inode.id} has an attribute "${command.name}" already`);
   }
   if (!exists && command.mode === 'replace') throw noAttribute(inode.id, command.name);
-  if (!exists && tables.xattrs.count(inode.id) >= XATTRS_MAX) {
-    throw new ServiceError('too-large', `An inode has at most ${XATTRS_MAX} extended attributes`);
-  }
+  if (!exists && tables.xattrs.count(inode.id) >= XATTRS_MAX) throw tooManyXattrs(inode.id);
   tables.xattrs.put(inode.id, command.name, value);
   tables.inodes.setChanged(inode.id, atNs);
   return {};
+}
+
+/** Sets the attributes that a file or directory gets with its name. @throws ServiceError `bad-request`, `too-large` */
+export function setNewXattrs(tables: Tables, inode: number, xattrs: NewXattrs = []): void {
+  for (const { name, value } of xattrs) {
+    xattrNameCheck(name);
+    if (isAclName(name))
+      throw new ServiceError('bad-request', `"${name}" is set once the file has its name, by "set-xattr"`);
+    if (value === null) tables.xattrs.delete(inode, name);
+    else tables.xattrs.put(inode, name, xattrValue(value));
+  }
+  if (tables.xattrs.count(inode) > XATTRS_MAX) throw tooManyXattrs(inode);
 }
 
 export function removeXattr(
@@ -141,6 +148,16 @@ export function removeXattr(
 
 export function noAttribute(inode: number, name: string): ServiceError {
   return new ServiceError('no-attribute', `Inode ${inode} has no attribute "${name}"`);
+}
+
+function xattrValue(base64: string): Buffer {
+  const value = Buffer.from(base64, 'base64');
+  if (value.length <= XATTR_BYTES_MAX) return value;
+  throw new ServiceError('too-large', `An extended attribute holds at most ${XATTR_BYTES_MAX} bytes`);
+}
+
+function tooManyXattrs(inode: number): ServiceError {
+  return new ServiceError('too-large', `Inode ${inode} may have at most ${XATTRS_MAX} extended attributes`);
 }
 
 function xattrNameCheck(name: string): void {

@@ -13,6 +13,22 @@ export function hasConditions(conditions: Conditions): boolean {
   return ifMatch !== undefined || ifNoneMatch !== undefined || ifUnmodifiedSince !== undefined;
 }
 
+/** What must have the name for a change of it. */
+export interface Precondition {
+  /** Whether it holds whatever has the name. */
+  readonly isAlways: boolean;
+  /** @throws ServiceError `precondition-failed` */
+  check(current: Attributes | null): Promise<void>;
+}
+
+/** The precondition of the headers of a request on `path`. */
+export function preconditionOf(conditions: Conditions, path: FilePath): Precondition {
+  return {
+    isAlways: !hasConditions(conditions),
+    check: async (current) => checkForChange(conditions, currentVersionOf(current), displayPath(path)),
+  };
+}
+
 /** Returns the attributes at the path now; null for nothing. `follow` resolves a link at the end, and a junction. */
 export async function attributesAt(
   gateway: Gateway,
@@ -33,22 +49,22 @@ export async function attributesAt(
 }
 
 /**
- * Executes a change of names under the conditions of a request. It checks them against what exists; the catalog refuses
+ * Executes a change of names under the precondition of a request. It checks that against what exists; the catalog refuses
  * the change if that has changed since, and then both are repeated, a limited number of times. So no change is made
- * whose conditions do not hold.
+ * whose precondition does not hold.
  * @throws ServiceError `precondition-failed`; `busy` after the last attempt
  */
 export async function changeUnderConditions<Result>(
   gateway: Gateway,
   path: FilePath,
-  conditions: Conditions,
+  precondition: Precondition,
   follow: boolean,
   change: (expect: Expectation) => Promise<Result>,
 ): Promise<Result> {
-  if (!hasConditions(conditions)) return change({ kind: 'anything' });
+  if (precondition.isAlways) return change({ kind: 'anything' });
   for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
     const current = await settleAndFind(gateway, path, follow);
-    checkForChange(conditions, currentVersionOf(current), displayPath(path));
+    await precondition.check(current);
     try {
       return await change(expectationOf(current));
     } catch (error) {

@@ -56,7 +56,14 @@ function malformed(header: string, text: string): ServiceError {
   );
 }
 
-export class DigestCheck {
+/** Checks a body while it is stored. */
+export interface BodyCheck {
+  update(bytes: Uint8Array): void;
+  /** Called once, after the last byte. @throws ServiceError `digest-mismatch` */
+  check(): void;
+}
+
+export class DigestCheck implements BodyCheck {
   readonly #hashes: readonly { readonly claim: ClaimedDigest; readonly hash: Hash }[];
 
   constructor(claims: readonly ClaimedDigest[]) {

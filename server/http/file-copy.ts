@@ -1,6 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { FilePath } from '../requests/path.ts';
+import type { Precondition } from './conditional-change.ts';
 import type { Conditions } from './conditions.ts';
 import type { RequestKey } from './idempotency.ts';
 import type { NamedFile, NewFiles } from './new-files.ts';
@@ -18,8 +19,8 @@ export const NO_CONDITIONS: Conditions = {
 };
 
 export interface FileCopyOptions {
-  /** Conditions on the target. */
-  readonly conditions: Conditions;
+  /** Of the target. */
+  readonly precondition: Precondition;
   readonly removal: Removal;
   readonly mode?: number;
   /** The copy gets the modification time of its source. */
@@ -32,14 +33,14 @@ export async function copyFile(
   files: NewFiles,
   sourceOf: () => Promise<Attributes>,
   to: FilePath,
-  { conditions, removal, mode, keepsTime = false, key = null }: FileCopyOptions,
+  { precondition, removal, mode, keepsTime = false, key = null }: FileCopyOptions,
 ): Promise<NamedFile> {
   for (let attempt = 1; ; attempt++) {
     const source = await sourceOf();
-    const file = await files.createStaged(to, conditions, mode === undefined ? {} : { mode });
+    const file = await files.createStaged(to, precondition, mode === undefined ? {} : { mode });
     try {
       const state = await files.copy(file, source, keepsTime);
-      return await files.name(to, { kind: 'staged', state }, conditions, key, removal);
+      return await files.name(to, { kind: 'staged', state }, precondition, key, removal);
     } catch (error) {
       const isSourceChanging = error instanceof ServiceError && error.code === 'busy';
       if (!isSourceChanging || attempt === COPIES_MAX) throw error;

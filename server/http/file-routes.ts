@@ -16,7 +16,7 @@ import {
 import type { Gateway } from '../routing/gateway.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { addVary, setFileHeaders } from './answers.ts';
-import { attributesAt, changeUnderConditions } from './conditional-change.ts';
+import { attributesAt, changeUnderConditions, preconditionOf } from './conditional-change.ts';
 import { conditionsOf, httpDate } from './conditions.ts';
 import { claimedDigests, DigestCheck } from './digests.ts';
 import { Directories } from './directories.ts';
@@ -145,8 +145,8 @@ export function fileRoutes(
       await gateway.durably({ kind: 'remove-directory', place });
       return reply.code(204).send();
     }
-    const conditions = conditionsOf(request.headers);
-    const { inode } = await changeUnderConditions(gateway, path, conditions, false, (expect) =>
+    const precondition = preconditionOf(conditionsOf(request.headers), path);
+    const { inode } = await changeUnderConditions(gateway, path, precondition, false, (expect) =>
       gateway.durably({ kind: 'unlink', place, expect, ...removal }),
     );
     setFileHeaders(reply, gateway, inode as FileId, null);
@@ -183,15 +183,15 @@ export function fileRoutes(
     path: FilePath,
     key: RequestKey | null,
   ): Promise<NamedFile> {
-    const conditions = conditionsOf(request.headers);
+    const precondition = preconditionOf(conditionsOf(request.headers), path);
     const check = new DigestCheck(claimedDigests(request.headers));
     const lengthBytes = Number(request.headers['content-length'] ?? 0);
     const announcedBytes = isClientWaiting(request.raw) ? lengthBytes : null;
     request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());
     const file = await files
-      .receive(path, conditions, request.raw, check, { announcedBytes, lengthBytes })
+      .receive(path, precondition, request.raw, check, { announcedBytes, lengthBytes })
       .finally(() => request.raw.setTimeout(0));
-    return files.name(path, file, conditions, key, removalOf(request, path.search));
+    return files.name(path, file, precondition, key, removalOf(request, path.search));
   }
 
   async function getDirectory(

@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import { nameCheck } from '../../catalog/names.ts';
 import type { FilePath } from '../requests/path.ts';
+import { preconditionOf } from './conditional-change.ts';
 import { conditionsOf } from './conditions.ts';
 import { DigestCheck } from './digests.ts';
 import { receiveForm } from './form.ts';
@@ -38,14 +39,20 @@ export async function storeForm(
       nameCheck(name);
       const path = { ...directory, names: [...directory.names, name], directory: false };
       const limits = { wholeBytesMax: memoryBytes };
-      const file = await files.receive(path, conditions, body, new DigestCheck([]), limits);
+      const file = await files.receive(
+        path,
+        preconditionOf(conditions, path),
+        body,
+        new DigestCheck([]),
+        limits,
+      );
       if (file.kind === 'whole') memoryBytes -= sizeOf(file);
       received.push({ path, file });
     }).finally(() => request.raw.setTimeout(0));
     if (received.length === 0) throw new ServiceError('bad-request', 'The form contains no file');
     const removal = removalOf(request, directory.search);
     for (const { path, file } of received) {
-      const { etag, created } = await files.name(path, file, conditions, null, removal);
+      const { etag, created } = await files.name(path, file, preconditionOf(conditions, path), null, removal);
       stored.push({ name: path.names.at(-1) ?? '', size: sizeOf(file), etag, created });
     }
   } catch (error) {

@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import { assertBytesAllowed, assertInodeAllowed } from '../../catalog/quota.ts';
-import type { Attributes, CommandResults, Expectation, Place } from '../../wire/catalog-api.ts';
+import type { Attributes, CommandResults, Expectation, NewXattrs, Place } from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
 import {
   nullIfOutdated,
@@ -12,9 +12,9 @@ import {
 } from '../file/whole-files.ts';
 import { displayPath, type FilePath, volumePath } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
-import { attributesAt, changeUnderConditions } from './conditional-change.ts';
-import { type Conditions, checkForChange, currentVersionOf, etagOf } from './conditions.ts';
-import { DigestCheck } from './digests.ts';
+import { attributesAt, changeUnderConditions, type Precondition } from './conditional-change.ts';
+import { etagOf } from './conditions.ts';
+import { type BodyCheck, DigestCheck } from './digests.ts';
 import type { Directories } from './directories.ts';
 import { KeyedCommands, type RequestKey } from './idempotency.ts';
 import type { Removal } from './removal.ts';
@@ -43,10 +43,13 @@ export type ReceivedFile =
   | { readonly kind: 'whole'; readonly parent: Attributes; readonly bytes: Buffer }
   | {
       readonly kind: 'staged';
-      readonly state: Pick<FileState, 'file' | 'sizeBytes'>;
+      readonly state: Pick<FileState, 'file' | 'sizeBytes' | 'contents'>;
       /** The client may ask for the name again after a refusal. */
       readonly isUpload?: true;
     };
+
+/** Extended attributes of a new file, which may describe its contents. */
+export type XattrsOf = (file: Pick<Attributes, 'inode' | 'contents'>) => NewXattrs;
 
 /** After these a staged file is discarded. */
 const REFUSALS: ReadonlySet<ErrorCode> = new Set(['quota-exceeded', 'precondition-failed']);
@@ -100,24 +103,24 @@ export class NewFiles {
   /** Creates a staged file with volume and owner of its directory. @throws early what giving it the name would throw */
   async createStaged(
     path: FilePath,
-    conditions: Conditions,
+    precondition: Precondition,
     options: NewFileOptions = {},
     announcedBytes: number | null = null,
     execute: 'command' | 'durably' = 'command',
   ): Promise<Attributes> {
-    const parent = await this.#checkTarget(path, conditions, announcedBytes);
+    const parent = await this.#checkTarget(path, precondition, announcedBytes);
     return this.#stage(path, parent, options, execute);
   }
 
   /** Receives a file's contents, and checks their digests. @throws early what giving them the name would throw */
   async receive(
     path: FilePath,
-    conditions: Conditions,
+    precondition: Precondition,
     body: Readable,
-    check: DigestCheck,
+    check: BodyCheck,
     { announcedBytes = null, lengthBytes = 0, wholeBytesMax = WHOLE_BYTES_MAX }: ReceiveLimits,
   ): Promise<ReceivedFile> {
-    const parent = await this.#checkTarget(path, conditions, announcedBytes);
+    const parent = await this.#checkTarget(path, precondition, announcedBytes);
     const received = iterateBody(body);
     try {
       return await this.#receiveOrStage(path, parent, received, check, { lengthBytes, wholeBytesMax });
@@ -132,7 +135,7 @@ export class NewFiles {
     path: FilePath,
     parent: Attributes,
     received: AsyncGenerator<Buffer>,
-    check: DigestCheck,
+    check: BodyCheck,
     { lengthBytes, wholeBytesMax }: Required<Omit<ReceiveLimits, 'announcedBytes'>>,
   ): Promise<ReceivedFile> {
     const bytesMax = Math.min(WHOLE_BYTES_MAX, wholeBytesMax);
@@ -154,7 +157,7 @@ export class NewFiles {
   /** Returns the path's directory. @throws ServiceError if the file could not get this name now */
   async #checkTarget(
     path: FilePath,
-    conditions: Conditions,
+    precondition: Precondition,
     announcedBytes: number | null,
   ): Promise<Attributes> {
     if (path.names.length === 0)
@@ -167,7 +170,7 @@ export class NewFiles {
     if (current?.kind === 'directory') {
       throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
     }
-    checkForChange(conditions, currentVersionOf(current), displayPath(path));
+    await precondition.check(current);
     if (announcedBytes !== null) await this.#assertQuota(path.volume, current, announcedBytes);
     return parent;
   }
@@ -220,40 +223,43 @@ export class NewFiles {
 
   /** Fills a staged file from another one, and with `keepsTime` sets its modification time. */
   async copy(file: Attributes, source: Attributes, keepsTime: boolean): Promise<FileState> {
-    const state = await this.#discardOnError(file, this.#uploads.copy(file, source));
+    const state = await this.#discardOnError(file, this.#uploads.copy(file, { attributes: source }));
     const { modifiedNs } = source;
     // Before the file has its name: a client that sees the time sees the contents.
     if (keepsTime) await this.#gateway.command({ kind: 'set-attributes', inode: file.inode, modifiedNs });
     return state;
   }
 
-  /** Links received contents at `path`, if the conditions hold at that moment. `removal` is for a file they replace. */
+  /** Links received contents at `path`, if the precondition holds at that moment. `removal` is for a file they replace. */
   async name(
     path: FilePath,
     received: ReceivedFile,
-    conditions: Conditions,
+    precondition: Precondition,
     key: RequestKey | null,
     removal: Removal = {},
+    xattrsOf: XattrsOf = () => [],
   ): Promise<NamedFile> {
     const place = { volume: path.volume, path: volumePath(path.names) };
     const commands = await KeyedCommands.load(this.#gateway, path.volume, key);
     // Another server has done this under the same key; another file may have the name by now.
     if (commands.result !== null) return namedFile(commands.result as Replaced);
-    const change: Change = { path, place, conditions, commands, removal };
-    if (received.kind === 'staged' && received.isUpload) return this.#nameStaged(received.state.file, change);
-    if (received.kind === 'staged') return this.#nameOrDiscard(received.state.file, change);
+    const change: Change = { path, place, precondition, commands, removal, xattrsOf };
+    if (received.kind === 'staged' && received.isUpload) return this.#nameStaged(received.state, change);
+    if (received.kind === 'staged') return this.#nameOrDiscard(received.state, change);
     const named = await this.#nameWhole(received, change);
     if (named !== null) return named;
     const file = await this.#stage(path, received.parent);
-    const { file: inode } = await this.#uploads.store(file, joined([received.bytes]), new DigestCheck([]));
-    return this.#nameOrDiscard(inode, change);
+    return this.#nameOrDiscard(
+      await this.#uploads.store(file, joined([received.bytes]), new DigestCheck([])),
+      change,
+    );
   }
 
-  async #nameOrDiscard(inode: number, change: Change): Promise<NamedFile> {
+  async #nameOrDiscard(state: StagedState, change: Change): Promise<NamedFile> {
     try {
-      return await this.#nameStaged(inode, change);
+      return await this.#nameStaged(state, change);
     } catch (error) {
-      if (error instanceof ServiceError && REFUSALS.has(error.code)) await this.#collectSoon(inode);
+      if (error instanceof ServiceError && REFUSALS.has(error.code)) await this.#collectSoon(state.file);
       throw error;
     }
   }
@@ -282,11 +288,12 @@ export class NewFiles {
   }
 
   async #nameStaged(
-    inode: number,
-    { path, place, conditions, commands, removal }: Change,
+    { file: inode, contents }: StagedState,
+    { path, place, precondition, commands, removal, xattrsOf }: Change,
   ): Promise<NamedFile> {
-    const result = await changeUnderConditions(this.#gateway, path, conditions, true, (expect) =>
-      commands.durably({ kind: 'replace', place, inode, expect, ...removal }),
+    const xattrs = fieldOf(xattrsOf({ inode, contents }));
+    const result = await changeUnderConditions(this.#gateway, path, precondition, true, (expect) =>
+      commands.durably({ kind: 'replace', place, inode, expect, ...removal, ...xattrs }),
     );
     return namedFile(result);
   }
@@ -294,14 +301,14 @@ export class NewFiles {
   /** Creates the file with contents, under its name. Returns null if it must be staged instead. */
   async #nameWhole(
     { parent: { uid, gid, placement }, bytes }: Extract<ReceivedFile, { kind: 'whole' }>,
-    { path, place, conditions, commands, removal }: Change,
+    { path, place, precondition, commands, removal, xattrsOf }: Change,
   ): Promise<NamedFile | null> {
     let stored = null as StoredContents | null;
     const change = async (expect: Expectation): Promise<CommandResults['replace-with-contents'] | null> => {
       // After the first check of conditions and quota, so that a refusal leaves no contents.
       stored ??= await this.#storeWhole(path, bytes, placement, removal);
       if (stored === null) return null;
-      const file = { mode: FILE_MODE, uid, gid, ...stored };
+      const file = { mode: FILE_MODE, uid, gid, ...stored, ...fieldOf(xattrsOf(stored)) };
       const command = { kind: 'replace-with-contents', place, ...file, expect, ...removal } as const;
       return commands.durably(command).catch((error: unknown) => {
         // The volume's files are stored in another way by now, or the catalog's primary is of an earlier release.
@@ -309,7 +316,7 @@ export class NewFiles {
         return nullIfOutdated(error);
       });
     };
-    const result = await changeUnderConditions(this.#gateway, path, conditions, true, change).catch(
+    const result = await changeUnderConditions(this.#gateway, path, precondition, true, change).catch(
       async (error: unknown) => {
         if (error instanceof ServiceError && NAME_REFUSALS.has(error.code)) await this.#void(stored);
         throw error;
@@ -365,9 +372,17 @@ type Replaced = CommandResults['replace' | 'replace-with-contents'];
 interface Change {
   readonly path: FilePath;
   readonly place: Place;
-  readonly conditions: Conditions;
+  readonly precondition: Precondition;
   readonly commands: KeyedCommands;
   readonly removal: Removal;
+  readonly xattrsOf: XattrsOf;
+}
+
+type StagedState = Extract<ReceivedFile, { kind: 'staged' }>['state'];
+
+/** Absent if there are none: members of earlier releases do not know the field. */
+function fieldOf(xattrs: NewXattrs): { readonly xattrs?: NewXattrs } {
+  return xattrs.length === 0 ? {} : { xattrs };
 }
 
 export function sizeOf(received: ReceivedFile): number {

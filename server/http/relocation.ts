@@ -13,7 +13,7 @@ import {
 } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { setFileHeaders } from './answers.ts';
-import { attributesAt, changeUnderConditions } from './conditional-change.ts';
+import { attributesAt, changeUnderConditions, preconditionOf } from './conditional-change.ts';
 import { checkUnchanged, conditionsOf, currentVersionOf, httpDate } from './conditions.ts';
 import type { Directories } from './directories.ts';
 import { copyFile, NO_CONDITIONS } from './file-copy.ts';
@@ -73,8 +73,12 @@ export class Relocations {
       await this.#assertKind(from);
       const places = { from: placeOf(from), to: placeOf(to) };
       const removal = removalOf(request, from.search);
-      await changeUnderConditions(this.#gateway, from, conditionsOf(request.headers), false, (expect) =>
-        commands.durably({ kind: 'rename', ...places, mode, expect, ...removal }),
+      await changeUnderConditions(
+        this.#gateway,
+        from,
+        preconditionOf(conditionsOf(request.headers), from),
+        false,
+        (expect) => commands.durably({ kind: 'rename', ...places, mode, expect, ...removal }),
       );
     }
     return reply
@@ -111,7 +115,11 @@ export class Relocations {
   ): Promise<NamedFile> {
     const conditions = overwrites(from) ? NO_CONDITIONS : { ...NO_CONDITIONS, ifNoneMatch: '*' };
     const removal = removalOf(request, from.search);
-    return copyFile(this.#files, () => this.#sourceOf(request, from), to, { conditions, removal, key });
+    return copyFile(this.#files, () => this.#sourceOf(request, from), to, {
+      precondition: preconditionOf(conditions, to),
+      removal,
+      key,
+    });
   }
 
   async #copyTree(

@@ -5,7 +5,7 @@ import type { AttachedAt } from '../../wire/junctions.ts';
 import { displayPath, type FilePath, volumePath } from '../requests/path.ts';
 import type { CatalogGateway } from '../routing/catalog-gateway.ts';
 import type { Gateway } from '../routing/gateway.ts';
-import { attributesAt } from './conditional-change.ts';
+import { attributesAt, preconditionOf } from './conditional-change.ts';
 import type { Conditions } from './conditions.ts';
 import type { Directories } from './directories.ts';
 import { copyFile, NO_CONDITIONS } from './file-copy.ts';
@@ -196,7 +196,8 @@ export class TreeCopier {
           this.#counts.same++;
           return;
         }
-        const options = { conditions: this.#conditions, removal, mode: source.mode, keepsTime: resume };
+        const precondition = preconditionOf(this.#conditions, to);
+        const options = { precondition, removal, mode: source.mode, keepsTime: resume };
         const file = await nullIfMissing(
           copyFile(this.#parts.files, async () => this.#currentSource(source), to, options),
         );

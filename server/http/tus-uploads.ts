@@ -5,6 +5,7 @@ import { type Attributes, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { FilePath } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
+import { preconditionOf } from './conditional-change.ts';
 import type { Conditions } from './conditions.ts';
 import { sessionOf } from './idempotency.ts';
 import type { NewFiles } from './new-files.ts';
@@ -76,7 +77,13 @@ export class TusUploads {
       note: Buffer.from(JSON.stringify(note)).toString('base64'),
       untilNs: untilNs(this.#gateway.world.wallMs()),
     };
-    const file = await this.#files.createStaged(path, conditions, options, lengthBytes, 'durably');
+    const file = await this.#files.createStaged(
+      path,
+      preconditionOf(conditions, path),
+      options,
+      lengthBytes,
+      'durably',
+    );
     return `${file.inode}-${secret}`;
   }
 
@@ -161,7 +168,8 @@ export class TusUploads {
         session: sessionOf(`tus ${file.inode} ${note.secret}`),
         ...(since === null ? {} : { since }),
       };
-      await this.#files.name(path, { kind: 'staged', state, isUpload: true }, conditions, key);
+      const precondition = preconditionOf(conditions, path);
+      await this.#files.name(path, { kind: 'staged', state, isUpload: true }, precondition, key);
     } catch (error) {
       // Two servers asked at the same time both see that all of it has arrived.
       if (!(await this.#hasName(file.inode))) throw error;

@@ -6,7 +6,7 @@ import { contentVersionCompare } from '../../wire/content-version.ts';
 import { WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { FileState } from '../../wire/http-api.ts';
 import type { Gateway } from '../routing/gateway.ts';
-import type { DigestCheck } from './digests.ts';
+import type { BodyCheck } from './digests.ts';
 import { Semaphore } from './semaphore.ts';
 
 /** Size of one write, rounded to whole objects. */
@@ -23,6 +23,12 @@ const IN_USE_MS = 60_000;
 const KEEP_ORPHAN_MS = 20_000;
 /** A client that sends nothing for this long counts as disconnected. */
 export const UPLOAD_IDLE_MS = 120_000;
+
+/** A file, or a part of it: `end` is exclusive. */
+export interface CopySource {
+  readonly attributes: Attributes;
+  readonly range?: { readonly start: number; readonly end: number };
+}
 
 /** Writes bodies to unlinked files in bounded memory: a client faster than the replicas is slowed by its connection. */
 export class Uploads {
@@ -42,15 +48,19 @@ export class Uploads {
    * Stores `body` in `file`, which is empty and has no other writer, and finishes it.
    * @throws ServiceError if the client disconnects, a digest differs or a write fails; the file is removed later
    */
-  async store(file: Attributes, body: AsyncIterable<Buffer>, check: DigestCheck): Promise<FileState> {
+  async store(file: Attributes, body: AsyncIterable<Buffer>, check: BodyCheck): Promise<FileState> {
     return this.#fillAndFinish(file, () =>
       this.#write(file.inode as FileId, chunkBytesOf(file.objectBytes), body, check),
     );
   }
 
-  /** Fills `file` with the contents of `source`, which its primary reads. @throws ServiceError `busy` if they change */
-  async copy(file: Attributes, source: Attributes): Promise<FileState> {
-    return this.#fillAndFinish(file, () => this.#copy(file.inode as FileId, source));
+  /** Fills `file` with the contents of `sources`, which its primary reads. @throws ServiceError `busy` if they change */
+  async copy(file: Attributes, ...sources: readonly CopySource[]): Promise<FileState> {
+    return this.#fillAndFinish(file, async () => {
+      let offset = 0;
+      for (const source of sources) offset += await this.#copy(file.inode as FileId, source, offset);
+      return offset;
+    });
   }
 
   /** Flushes the file (or seals it, by the volume's policy), settles it, and checks its size. */
@@ -96,24 +106,28 @@ export class Uploads {
     }
   }
 
-  /** Copies in pieces, and checks at the end that the source was of one version all the time. */
-  async #copy(file: FileId, { inode, snapshot }: Attributes): Promise<number> {
+  /** Copies in pieces, and checks at the end that the source was of one version all the time. @returns the bytes */
+  async #copy(file: FileId, { attributes, range }: CopySource, toOffset: number): Promise<number> {
+    const { inode, snapshot } = attributes;
     const source = inode as FileId;
     const shown = snapshot === undefined ? {} : { snapshot };
     const before = await this.#gateway.files.state(source, shown);
+    const { start, end } = range ?? { start: 0, end: before.sizeBytes };
     const session = this.#gateway.drawSession();
-    let offset = 0;
-    for (let number = 1; offset < before.sizeBytes; number++) {
-      const range = { fromOffset: offset, toOffset: offset, length: before.sizeBytes - offset };
-      const order = { from: source, ...shown, ...range };
+    let offset = start;
+    for (let number = 1; offset < end; number++) {
+      const order = {
+        ...{ from: source, ...shown },
+        ...{ fromOffset: offset, toOffset: toOffset + offset - start, length: end - offset },
+      };
       const request = { session, number, since: 0, answered: number - 1 };
       const { offset: reached } = await this.#gateway.files.copy(file, request, order);
-      if (reached === offset) break;
-      offset = reached;
+      const next = reached - toOffset + start;
+      if (next === offset) break;
+      offset = next;
     }
     const after = await this.#gateway.files.state(source, shown);
-    if (offset === before.sizeBytes && contentVersionCompare(before.contents, after.contents) === 0)
-      return offset;
+    if (offset === end && contentVersionCompare(before.contents, after.contents) === 0) return end - start;
     throw new ServiceError('busy', `File ${source} was changed while it was copied: retry`);
   }
 
@@ -121,7 +135,7 @@ export class Uploads {
     file: FileId,
     chunkBytes: number,
     body: AsyncIterable<Buffer>,
-    check: DigestCheck,
+    check: BodyCheck,
   ): Promise<number> {
     // No client has written the file, so its sequence ends at 0.
     const request = { session: this.#gateway.drawSession(), number: 0, since: 0 };
@@ -195,6 +209,8 @@ export async function* iterateBody(body: Readable): AsyncGenerator<Buffer> {
   try {
     for await (const data of body.iterator({ destroyOnReturn: false })) yield data as Buffer;
   } catch (cause) {
+    // Of a decoder of the body.
+    if (cause instanceof ServiceError) throw cause;
     throw new ServiceError(
       'bad-request',
       'The body is incomplete: the connection ended early; send the request again',
