@@ -102,6 +102,7 @@ export class Server {
     const {
       app,
       drain,
+      s3,
       gateway,
       upkeeps,
       idle,
@@ -128,6 +129,7 @@ export class Server {
     const world = this.#world;
     // Requests are answered, by the servers that take over, until everything is handed over.
     drain.begin();
+    s3?.drain.begin();
     security.close();
     hub.close();
     named.watches.close();
@@ -148,11 +150,11 @@ export class Server {
     await volumeCatalogs.resign();
     await catalogMember.resign();
     lease.closeDriver();
-    await drain.finish();
+    await Promise.all([drain.finish(), s3?.drain.finish()]);
     named.close();
     await succeedsWithin(world, gateway.router.callsEnded(), CALLS_MS_MAX);
     // The HTTP server waits for the peers' connections, which the transport has to end.
-    const ending = app.close();
+    const ending = Promise.all([app.close(), s3?.app.close()]);
     await gateway.close();
     await transport.close();
     await ending;

@@ -78,6 +78,12 @@ async function start(parts: Parts): Promise<void> {
     listenTextResolver: (address) =>
       `Server listening at ${security.tls === null ? address : address.replace(/^http:/, 'https:')}`,
   });
+  if (parts.s3 !== null && config.s3 !== null)
+    await machine.listen(parts.s3.app, {
+      ...{ host: config.s3.listen.host, port: config.s3.listen.port },
+      listenTextResolver: (address) =>
+        `S3 listening at ${security.tls === null ? address : address.replace(/^http:/, 'https:')}`,
+    });
   transport.start();
   parts.fullDisks.start();
   parts.keepBallast();

@@ -12,8 +12,10 @@ import { LateErrorReports } from '../live/late-errors.ts';
 import { LiveHub } from '../live/live-hub.ts';
 import { OwnLiveReport } from '../live/live-self.ts';
 import { Shortages } from '../process/shortages.ts';
+import { buildS3App } from '../s3/app.ts';
 import { Connections } from '../security/connections.ts';
 import { LISTENER_LIMITS } from '../security/listener.ts';
+import { RateLimits } from '../security/rate-limits.ts';
 import { registerConnectionMetrics, registerSecurityMetrics } from '../security/security-metrics.ts';
 import { registerServerMetrics } from '../status/server-metrics.ts';
 import { registerStatusMetrics } from '../status/status-metrics.ts';
@@ -28,6 +30,8 @@ import type { StorageParts } from './storage.ts';
 export interface HttpServerParts {
   readonly app: FastifyInstance;
   readonly drain: Drain;
+  /** Null without S3. */
+  readonly s3: { readonly app: FastifyInstance; readonly drain: Drain } | null;
   readonly hub: LiveHub;
   readonly shortages: Shortages;
 }
@@ -95,7 +99,21 @@ export async function makeHttpServer(parts: EarlierParts): Promise<HttpServerPar
     else if (!contents.accept(request, socket, head)) transport.handleUpgrade(request, socket, head);
   });
   registerMetrics(parts, connections);
-  return { app, drain, hub, shortages };
+  return { app, drain, s3: s3Of(parts, connections, hosts), hub, shortages };
+}
+
+function s3Of(parts: EarlierParts, connections: Connections, hosts: HostNames): HttpServerParts['s3'] {
+  const { config, world, log, metrics, security, gateway, creations } = parts;
+  if (config.s3 === null) return null;
+  const { directory, domains, uploadExpiryMs } = config.s3;
+  const app = buildS3App({
+    ...{ gateway, log, metrics, connections, hosts, domains, uploadExpiryMs },
+    ...{ wholeFiles: creations.wholeFiles, tls: security.tls, tokens: security.tokens },
+    limits: new RateLimits(config.clientRequestsPerS, () => world.nowMs()),
+    requestsOpenMax: config.clientRequestsOpen,
+    root: directory === null ? { kind: 'volumes' } : { kind: 'directory', ...directory },
+  });
+  return { app, drain: new Drain(world, app.server) };
 }
 
 function liveHubOf(parts: EarlierParts, control: ReturnType<typeof controlOf>): LiveHub {

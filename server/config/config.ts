@@ -6,7 +6,7 @@ import { isServerId, type ServerId, serverIdCompare } from '../../base/ids.ts';
 import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 import { isLabel, isZone, LABELS_MAX, ZONE_FORM } from '../../wire/placement-class.ts';
 import { DIRECT_WRITES_MODES, type DirectWritesMode } from '../storage/direct-writes.ts';
-import { type Address, addressFormat } from './address.ts';
+import { type Address, addressFormat, addressParse } from './address.ts';
 import {
   type Given,
   isLoopback,
@@ -17,12 +17,15 @@ import {
   refuseOpenNetwork,
 } from './config-network.ts';
 import { OPTIONS, type OptionName, type OptionSource, optionEnv, suggestion } from './config-options.ts';
+import { readS3, type S3Config } from './config-s3.ts';
 import { ConfigurationError } from './configuration-error.ts';
 
 /** Options that may be given several times. */
 const REPEATED: ReadonlySet<OptionName> = new Set(['peer', 'label']);
 /** Options that may be a list in a file. */
-const LISTS: ReadonlySet<OptionName> = new Set(['catalog-members', 'host-names', 'label']);
+const LISTS: ReadonlySet<OptionName> = new Set([
+  ...(['catalog-members', 'host-names', 'label', 's3-domains'] as const),
+]);
 
 /** A larger catalog agrees more slowly and is hardly safer. */
 const CATALOG_MEMBERS_MAX = 5;
@@ -96,6 +99,8 @@ export interface ServerConfig extends NetworkGuards {
   readonly clientRequestsPerS: number;
   readonly clientRequestsOpen: number;
   readonly addressConnections: number;
+  /** Null if the server has no S3 interface. */
+  readonly s3: S3Config | null;
 }
 
 /**
@@ -333,7 +338,11 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
   }
   const own = peers.get(id) as Address;
   const listen = readListen(text('listen'), own, id);
-  refuseOpenNetwork(id, [listen, ...peers.values()], guards);
+  const s3 = readS3({
+    ...{ listen: text('s3-listen'), buckets: text('s3-buckets'), domains: text('s3-domains') },
+    uploadExpiry: text('s3-upload-expiry'),
+  });
+  refuseOpenNetwork(id, [listen, ...peers.values(), ...(s3 === null ? [] : [s3.listen])], guards);
 
   const leaseMs = duration('lease', 5_000);
   const clockSkewMaxMs = duration('clock-skew', 250);
@@ -387,6 +396,7 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
     clientRequestsPerS: readCountRate(text('client-rate'), 'requests', Infinity),
     clientRequestsOpen: readCount(text('client-requests'), CLIENT_REQUESTS_DEFAULT),
     addressConnections: readCount(text('address-connections'), ADDRESS_CONNECTIONS_DEFAULT),
+    s3,
     ...guards,
   };
 }
@@ -491,15 +501,6 @@ function readBoolean(given: Given): boolean {
     default:
       throw new ConfigurationError(`Cannot use ${given?.label} "${given?.value}": write true or false`);
   }
-}
-
-function addressParse(text: string): Address | null {
-  const match = /^(?:\[([0-9A-Fa-f:.%a-z]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})$/.exec(text);
-  if (match === null) return null;
-  const [, six, name, digits] = match;
-  const port = Number(digits);
-  if (port < 1 || port > 65_535) return null;
-  return { host: six ?? name ?? '', port };
 }
 
 /** @param listen address of a joining server, which need not list itself among the peers */

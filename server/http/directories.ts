@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
-import type { Attributes } from '../../wire/catalog-api.ts';
+import type { Attributes, NewXattrs } from '../../wire/catalog-api.ts';
 import { displayPath, type FilePath, volumePath } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { attributesAt } from './conditional-change.ts';
@@ -11,9 +11,12 @@ const CREATE_ATTEMPTS = 2;
 /** Finds directories, and creates missing ones on request. */
 export class Directories {
   readonly #gateway: Gateway;
+  readonly #xattrs: { readonly xattrs?: NewXattrs };
 
-  constructor(gateway: Gateway) {
+  /** @param xattrs of directories that are created for what is in them */
+  constructor(gateway: Gateway, xattrs: NewXattrs = []) {
     this.#gateway = gateway;
+    this.#xattrs = xattrs.length === 0 ? {} : { xattrs };
   }
 
   async put(request: FastifyRequest, reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
@@ -74,6 +77,7 @@ export class Directories {
         mode: DIRECTORY_MODE,
         uid: parent.uid,
         gid: parent.gid,
+        ...this.#xattrs,
       });
       return true;
     } catch (error) {

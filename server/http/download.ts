@@ -11,7 +11,6 @@ import { bufferOf, setFileHeaders } from './answers.ts';
 import { checkUnchanged, conditionsOf, etagOf, httpDate, isKnownToClient } from './conditions.ts';
 import { digestOf, wantedDigest } from './digests.ts';
 import { FileDigests } from './file-digests.ts';
-import { sendProblem } from './problems.ts';
 import { rangeOf } from './range.ts';
 
 const CHUNK_BYTES = 1024 * 1024;
@@ -30,6 +29,16 @@ interface FileVersion {
   readonly modifiedNs: string;
   readonly contents: ContentVersion;
 }
+
+/** What an interface says of the contents of a file. */
+export interface Representation {
+  /** In quotes; equal ones mean equal bytes. */
+  etagOf(inode: number, contents: ContentVersion): string;
+  /** Sets headers that depend on the contents, before the answer begins. */
+  describe(reply: FastifyReply, contents: ContentVersion): void;
+}
+
+const OF_REST: Representation = { etagOf, describe: () => undefined };
 
 /** Sends contents in bounded memory: only a few reads run ahead of the client's connection. */
 export class Downloads {
@@ -50,15 +59,21 @@ export class Downloads {
    * Answers `GET` and `HEAD` of a file (RFC 9110: conditions, then range). The first read fixes version and size of the
    * whole answer. `attributes` include what the primary knows.
    */
-  async send(request: FastifyRequest, reply: FastifyReply, attributes: Attributes): Promise<FastifyReply> {
+  async send(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    attributes: Attributes,
+    representation: Representation = OF_REST,
+  ): Promise<FastifyReply> {
     const { inode, snapshot } = attributes;
     const file = inode as FileId;
     let version: FileVersion = attributes;
     let read: (FileRead & { readonly offset: number }) | null = null;
     for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
-      const etag = etagOf(inode, version.contents);
+      const etag = representation.etagOf(inode, version.contents);
       const conditions = conditionsOf(request.headers);
       const ranged = { etag, modifiedNs: version.modifiedNs, sizeBytes: version.sizeBytes };
+      representation.describe(reply, version.contents);
       checkUnchanged(conditions, ranged, 'the file');
       reply.header('etag', etag).header('last-modified', httpDate(version.modifiedNs));
       reply.header('accept-ranges', 'bytes');
@@ -68,7 +83,7 @@ export class Downloads {
         if (snapshot === undefined) await this.#findPrimary(file);
         setFileHeaders(reply, this.#gateway, file, read?.state ?? null);
         if (rangeOf(range, conditions, ranged, this.#gateway.world.wallMs()).kind === 'unsatisfiable') {
-          return sendUnsatisfiable(reply, version.sizeBytes);
+          throw unsatisfiable(reply, version.sizeBytes);
         }
         if (unchanged) return reply.code(304).send();
         await this.#addDigest(request, reply, attributes, version);
@@ -77,7 +92,7 @@ export class Downloads {
       const range = rangeOf(request.headers.range, conditions, ranged, this.#gateway.world.wallMs());
       if (range.kind === 'unsatisfiable') {
         setFileHeaders(reply, this.#gateway, file, read?.state ?? null);
-        return sendUnsatisfiable(reply, version.sizeBytes);
+        throw unsatisfiable(reply, version.sizeBytes);
       }
       const { start, end } = range.kind === 'part' ? range : { start: 0, end: version.sizeBytes };
       if (read === null || read.offset !== start || (read.bytes.length === 0 && end > start)) {
@@ -196,18 +211,15 @@ export class Downloads {
 }
 
 function setBody(reply: FastifyReply, lengthBytes: number): FastifyReply {
-  reply.type('application/octet-stream').header('content-length', String(lengthBytes));
+  if (!reply.hasHeader('content-type')) reply.type('application/octet-stream');
   // No browser may take contents for a page of this server.
-  return reply.header('x-content-type-options', 'nosniff');
+  return reply.header('content-length', String(lengthBytes)).header('x-content-type-options', 'nosniff');
 }
 
-function sendUnsatisfiable(reply: FastifyReply, sizeBytes: number): FastifyReply {
+function unsatisfiable(reply: FastifyReply, sizeBytes: number): ServiceError {
   reply.header('content-range', `bytes */${sizeBytes}`);
-  return sendProblem(
-    reply,
-    new ServiceError(
-      'range-unsatisfiable',
-      `The range begins after the end of the file (${sizeBytes} bytes)`,
-    ),
+  return new ServiceError(
+    'range-unsatisfiable',
+    `The range begins after the end of the file (${sizeBytes} bytes)`,
   );
 }

@@ -18,7 +18,7 @@ import { type BodyCheck, DigestCheck } from './digests.ts';
 import type { Directories } from './directories.ts';
 import { KeyedCommands, type RequestKey } from './idempotency.ts';
 import type { Removal } from './removal.ts';
-import { inUseUntilNs, iterateBody, type Uploads } from './upload.ts';
+import { type CopySource, inUseUntilNs, iterateBody, type Uploads } from './upload.ts';
 
 const FILE_MODE = 0o644;
 
@@ -221,9 +221,14 @@ export class NewFiles {
     return this.#uploads.finish(file, sizeBytes);
   }
 
+  /** Fills a staged file from others, one after the other. @throws ServiceError `busy` if they change meanwhile */
+  fillFrom(file: Attributes, sources: readonly CopySource[]): Promise<FileState> {
+    return this.#discardOnError(file, this.#uploads.copy(file, ...sources));
+  }
+
   /** Fills a staged file from another one, and with `keepsTime` sets its modification time. */
   async copy(file: Attributes, source: Attributes, keepsTime: boolean): Promise<FileState> {
-    const state = await this.#discardOnError(file, this.#uploads.copy(file, { attributes: source }));
+    const state = await this.fillFrom(file, [{ attributes: source }]);
     const { modifiedNs } = source;
     // Before the file has its name: a client that sees the time sees the contents.
     if (keepsTime) await this.#gateway.command({ kind: 'set-attributes', inode: file.inode, modifiedNs });

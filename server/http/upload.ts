@@ -27,6 +27,8 @@ export const UPLOAD_IDLE_MS = 120_000;
 /** A file, or a part of it: `end` is exclusive. */
 export interface CopySource {
   readonly attributes: Attributes;
+  /** Only in the version of `attributes`. */
+  readonly exact?: true;
   readonly range?: { readonly start: number; readonly end: number };
 }
 
@@ -107,11 +109,13 @@ export class Uploads {
   }
 
   /** Copies in pieces, and checks at the end that the source was of one version all the time. @returns the bytes */
-  async #copy(file: FileId, { attributes, range }: CopySource, toOffset: number): Promise<number> {
+  async #copy(file: FileId, { attributes, exact, range }: CopySource, toOffset: number): Promise<number> {
     const { inode, snapshot } = attributes;
     const source = inode as FileId;
     const shown = snapshot === undefined ? {} : { snapshot };
     const before = await this.#gateway.files.state(source, shown);
+    if (exact && contentVersionCompare(before.contents, attributes.contents) !== 0)
+      throw changedSource(source);
     const { start, end } = range ?? { start: 0, end: before.sizeBytes };
     const session = this.#gateway.drawSession();
     let offset = start;
@@ -128,7 +132,7 @@ export class Uploads {
     }
     const after = await this.#gateway.files.state(source, shown);
     if (offset === end && contentVersionCompare(before.contents, after.contents) === 0) return end - start;
-    throw new ServiceError('busy', `File ${source} was changed while it was copied: retry`);
+    throw changedSource(source);
   }
 
   async #write(
@@ -228,6 +232,10 @@ export function chunkBytesOf(objectBytes: number): number {
 /** Until when the catalog keeps a staged file written at `wallMs`, in nanoseconds since 1970. */
 export function inUseUntilNs(wallMs: number): string {
   return (BigInt(wallMs + IN_USE_MS) * 1_000_000n).toString();
+}
+
+function changedSource(source: number): ServiceError {
+  return new ServiceError('busy', `File ${source} was changed while it was copied: retry`);
 }
 
 function throwFailure(failure: { readonly error: unknown } | null): void {

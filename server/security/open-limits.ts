@@ -11,6 +11,9 @@ const STREAMS: ReadonlyMap<string, number> = new Map([
   ['/v1/files', 500],
 ]);
 
+/** Routes whose bodies are contents of files. */
+const CONTENTS = /^\/v1\/(?:files|uploads\/)/;
+
 /** Uploads and writes at a time from all clients; each takes memory or a slot. */
 const UPLOADS_MAX = 64;
 const WRITES_MAX = 128;
@@ -61,11 +64,14 @@ function isStream(route: string, { originalUrl }: FastifyRequest): boolean {
 }
 
 /** Limits concurrent bodies of contents: a client, by token or address, may send as many as there are free slots. */
-export function limitUploadsPerClient(app: FastifyInstance): void {
+export function limitUploadsPerClient(
+  app: FastifyInstance,
+  isContents: (route: string) => boolean = (route) => CONTENTS.test(route),
+): void {
   const uploads = { max: UPLOADS_MAX, all: 0, byClient: new Map<string, number>() };
   const writes = { max: WRITES_MAX, all: 0, byClient: new Map<string, number>() };
   app.addHook('onRequest', async ({ principal, raw, headers, routeOptions: { url = '' }, method }, reply) => {
-    if (!/^\/v1\/(?:files|uploads\/)/.test(url) || !hasBody(headers) || principal?.kind === 'server') return;
+    if (!isContents(url) || !hasBody(headers) || principal?.kind === 'server') return;
     const isWrite = url === '/v1/files' && (method === 'PATCH' || headers['content-range'] !== undefined);
     const slots = isWrite ? writes : uploads;
     const isNamed = principal?.kind === 'client';

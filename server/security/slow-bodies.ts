@@ -21,13 +21,15 @@ const PACE: Pace = { windowMs: 30_000, bytesPerS: 1_024 };
 export function limitSlowBodies(
   app: FastifyInstance,
   world: World,
+  isStream: (route: string) => boolean = (route) => STREAMS.test(route),
   bodyMsMax: number = BODY_MS_MAX,
   pace: Pace = PACE,
 ): void {
   app.addHook('onRequest', async ({ raw, headers, routeOptions }, reply) => {
     if (!hasBody(headers)) return;
-    const isStream = STREAMS.test(routeOptions.url ?? '');
-    const timer = isStream ? watchPace(world, raw, pace) : world.after(bodyMsMax, () => raw.destroy());
+    const timer = isStream(routeOptions.url ?? '')
+      ? watchPace(world, raw, pace)
+      : world.after(bodyMsMax, () => raw.destroy());
     // After the answer, the limits of the connection apply to an unread body.
     const clear = (): void => timer.cancel();
     raw.once('end', clear).once('close', clear);

@@ -2,6 +2,7 @@ import { createSecretKey, hash, type KeyObject, timingSafeEqual } from 'node:cry
 import { readFileSync } from 'node:fs';
 import type { Timer, World } from '../../base/world.ts';
 import type { Grant } from '../../wire/access.ts';
+import { s3CredentialsOf, tokenIdOf } from '../../wire/s3-credentials.ts';
 import { type KnownToken, parseTokenFile, type RevokedCertificate, tokenParts } from '../../wire/tokens.ts';
 import { ConfigurationError } from '../config/configuration-error.ts';
 
@@ -9,8 +10,15 @@ import { ConfigurationError } from '../config/configuration-error.ts';
 const UNKNOWN_HASH = Buffer.alloc(32);
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
+/** What an S3 access key allows, and the secrets that sign its requests: one for each key of the token file. */
+export interface S3Access {
+  readonly grant: Grant;
+  readonly secrets: readonly string[];
+}
+
 interface Entry {
   readonly grant: Grant;
+  readonly token: KnownToken;
   readonly hash: Buffer;
   readonly expiresAtMs: number;
 }
@@ -21,6 +29,7 @@ export class TokenStore {
   readonly #file: string;
   #entries: ReadonlyMap<string, Entry> = new Map();
   #keys: readonly KeyObject[] = [];
+  #keyTexts: readonly string[] = [];
   #revoked: readonly RevokedCertificate[] = [];
   readonly #listeners = new Set<(nowMs: number) => void>();
   #nextEnd: Timer | null = null;
@@ -53,6 +62,7 @@ export class TokenStore {
   reload(): void {
     const { keys, tokens, revoked } = readTokenFile(this.#file);
     this.#revoked = revoked;
+    this.#keyTexts = keys;
     this.#keys = keys.map((key) => createSecretKey(key, 'base64url'));
     this.#entries = new Map(tokens.map((token) => [token.id, entryOf(token)]));
     this.#changed();
@@ -85,10 +95,21 @@ export class TokenStore {
     const isRight = timingSafeEqual(hash('sha256', parts.secret, 'buffer'), entry?.hash ?? UNKNOWN_HASH);
     return entry !== undefined && isRight && nowMs < entry.expiresAtMs ? entry.grant : null;
   }
+
+  /** Returns what the access key allows; null if it is unknown, or its token is revoked or expired. */
+  s3AccessOf(accessKeyId: string, nowMs: number): S3Access | null {
+    const id = tokenIdOf(accessKeyId);
+    const entry = id === null ? undefined : this.#entries.get(id);
+    if (entry === undefined || nowMs >= entry.expiresAtMs) return null;
+    const secrets = this.#keyTexts.map((key) => s3CredentialsOf(key, entry.token).secretAccessKey);
+    return { grant: entry.grant, secrets };
+  }
 }
 
-function entryOf({ name, role, volumes, hash, expiresAt }: KnownToken): Entry {
+function entryOf(token: KnownToken): Entry {
+  const { name, role, volumes, hash, expiresAt } = token;
   return {
+    token,
     grant: { name, role, volumes },
     hash: Buffer.from(hash, 'base64url'),
     expiresAtMs: expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt),

@@ -159,7 +159,7 @@ test('a header that does not end in time ends its connection', async (context) =
 
 test('a body that arrives too slowly ends its connection; one at a normal rate is accepted', async (context) => {
   const app = fastify();
-  limitSlowBodies(app, systemWorld, 300);
+  limitSlowBodies(app, systemWorld, undefined, 300);
   app.post('/', async (request) => request.body);
   await app.listen({ host: '127.0.0.1', port: 0 });
   context.after(() => app.close());
@@ -181,7 +181,7 @@ test('a body that arrives too slowly ends its connection; one at a normal rate i
 
 test('contents that arrive too slowly end their connection; those for which the server makes the client wait do not', async (context) => {
   const app = fastify();
-  limitSlowBodies(app, systemWorld, 60_000, { windowMs: 200, bytesPerS: 1_000 });
+  limitSlowBodies(app, systemWorld, undefined, 60_000, { windowMs: 200, bytesPerS: 1_000 });
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
   let released: (() => void) | null = null;
   app.put('/v1/files', async ({ raw, headers }) => {

@@ -1,0 +1,389 @@
+import { createHash } from 'node:crypto';
+import { ServiceError } from '../../base/errors.ts';
+import type { World } from '../../base/world.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import { parseJsonObject } from '../../wire/json.ts';
+import { attributesAt } from '../http/conditional-change.ts';
+import type { Directories } from '../http/directories.ts';
+import type { NamedFile, NewFiles } from '../http/new-files.ts';
+import type { CopySource } from '../http/upload.ts';
+import { type FilePath, volumePath } from '../requests/path.ts';
+import type { Gateway } from '../routing/gateway.ts';
+import { type Bucket, bucketPath, removeWholeTree } from './buckets.ts';
+import type { ReceivedBody } from './call.ts';
+import { type Checksum, type ChecksumAlgorithm, type ChecksumType, checksumOf } from './checksums.ts';
+import { keyCompare, newKeyPath, UPLOADS_NAME } from './keys.ts';
+import type { Computed, Description } from './object-record.ts';
+import {
+  computedOf,
+  decodeRecord,
+  encodeRecord,
+  IMPLICIT,
+  objectEtag,
+  RECORD_XATTR,
+  recordXattrs,
+} from './object-record.ts';
+import type { ChangeConditions, ObjectStore } from './object-store.ts';
+import { S3Error } from './s3-error.ts';
+import type { Tags } from './tags.ts';
+
+export const PARTS_MAX = 10_000;
+/** All parts but the last one are at least this long, in bytes. */
+const PART_BYTES_MIN = 5 * 1024 * 1024;
+const UPLOAD_ID = /^[0-9a-f]{32}$/;
+const PAGE = 1_000;
+const SWEEP_MS = 3_600_000;
+const DIRECTORY_MODE = 0o700;
+const NO_PRECONDITION = { isAlways: true, check: async () => undefined };
+
+/** What a client says at the beginning of an upload. */
+export interface UploadRecord extends Description {
+  readonly key: string;
+  readonly tags: Tags;
+  readonly initiatedMs: number;
+  readonly algorithm: ChecksumAlgorithm | null;
+  readonly checksumType: ChecksumType | null;
+}
+
+export interface Upload {
+  readonly id: string;
+  readonly record: UploadRecord;
+}
+
+export interface UploadedPart {
+  readonly number: number;
+  readonly attributes: Attributes;
+  /** In quotes. */
+  readonly etag: string;
+  readonly checksum: Checksum | null;
+}
+
+/** What a client says of a part when it completes an upload. */
+export interface ClaimedPart {
+  readonly number: number;
+  readonly etag: string;
+  readonly checksum: string | null;
+}
+
+export interface MultipartParts {
+  readonly gateway: Gateway;
+  readonly world: World;
+  readonly files: NewFiles;
+  readonly directories: Directories;
+  readonly objects: ObjectStore;
+  /** Unfinished uploads are removed after this time. */
+  readonly expiryMs: number;
+}
+
+/**
+ * Uploads in parts. Each upload is a directory of its bucket that no key reaches, and each part a file in it: parts
+ * survive a loss of power, any server takes them, and a part that is sent twice is one of both as a whole. Completion
+ * copies the parts, at the servers, into a file that then gets the key's name.
+ */
+export class MultipartUploads {
+  readonly #parts: MultipartParts;
+  /** When expired uploads of a bucket were last removed. */
+  readonly #sweptMs = new Map<string, number>();
+
+  constructor(parts: MultipartParts) {
+    this.#parts = parts;
+  }
+
+  async create(bucket: Bucket, record: UploadRecord): Promise<string> {
+    newKeyPath(record.key);
+    const { gateway, world } = this.#parts;
+    const id = world.randomBytes(16).toString('hex');
+    const make = (path: FilePath, xattr: string): Promise<unknown> =>
+      gateway.durably({
+        kind: 'make-directory',
+        ...{ place: placeOf(path), mode: DIRECTORY_MODE, uid: 0, gid: 0 },
+        xattrs: [{ name: RECORD_XATTR, value: xattr }],
+      });
+    await make(bucketPath(bucket, [UPLOADS_NAME]), IMPLICIT[0]?.value ?? '').catch((error: unknown) => {
+      if (!(error instanceof ServiceError) || error.code !== 'exists') throw error;
+    });
+    await make(uploadPath(bucket, id), encodeRecord({ upload: record }));
+    this.#sweepSoon(bucket);
+    return id;
+  }
+
+  /** @throws S3Error `NoSuchUpload` */
+  async find(bucket: Bucket, key: string, id: string): Promise<Upload> {
+    const found = await this.#findOrNull(bucket, key, id);
+    if (found !== null) return found.upload;
+    throw noSuchUpload(id);
+  }
+
+  async #findOrNull(
+    bucket: Bucket,
+    key: string,
+    id: string,
+  ): Promise<{ readonly upload: Upload; readonly directory: Attributes } | null> {
+    if (!UPLOAD_ID.test(id)) return null;
+    const { gateway } = this.#parts;
+    const directory = await attributesAt(gateway, uploadPath(bucket, id), { follow: false, live: false });
+    if (directory === null) return null;
+    const query = { kind: 'xattr', inode: directory.inode, name: RECORD_XATTR } as const;
+    const record = uploadRecordOf((await gateway.queryCatalog(query)).value);
+    return record?.key === key ? { upload: { id, record }, directory } : null;
+  }
+
+  /** @throws S3Error `NoSuchUpload`, `InvalidArgument` */
+  async putPart(
+    bucket: Bucket,
+    key: string,
+    id: string,
+    number: number,
+    { body, check, lengthBytes, announcedBytes }: ReceivedBody,
+  ): Promise<Computed> {
+    await this.find(bucket, key, id);
+    const path = partPath(bucket, id, number);
+    const { files } = this.#parts;
+    return this.#unlessEnded(id, async () => {
+      const limits = { announcedBytes, lengthBytes };
+      const received = await files.receive(path, NO_PRECONDITION, body, check, limits);
+      const { md5, checksum } = check.digests;
+      const computed = { etag: md5.toString('hex'), ...(checksum === null ? {} : { checksum }) };
+      await files.name(path, received, NO_PRECONDITION, null, { trash: false }, (file) =>
+        recordXattrs({ computed }, file),
+      );
+      return computed;
+    });
+  }
+
+  /** Creates a part from a part of an object. @returns its entity tag, in quotes, and the part's file */
+  async copyPart(
+    bucket: Bucket,
+    key: string,
+    id: string,
+    number: number,
+    source: CopySource,
+  ): Promise<NamedFile> {
+    await this.find(bucket, key, id);
+    const path = partPath(bucket, id, number);
+    const { files } = this.#parts;
+    return this.#unlessEnded(id, async () => {
+      const staged = await files.createStaged(path, NO_PRECONDITION);
+      const state = await files.fillFrom(staged, [{ ...source, exact: true }]);
+      return files.name(path, { kind: 'staged', state }, NO_PRECONDITION, null, { trash: false });
+    });
+  }
+
+  /** The upload's directory is gone once another request has completed or aborted it. */
+  async #unlessEnded<Result>(id: string, work: () => Promise<Result>): Promise<Result> {
+    try {
+      return await work();
+    } catch (error) {
+      const isGone =
+        error instanceof ServiceError && error.code === 'not-found' && !(error instanceof S3Error);
+      throw isGone ? noSuchUpload(id) : error;
+    }
+  }
+
+  /** The parts after a number, in their order. */
+  async parts(bucket: Bucket, key: string, id: string): Promise<UploadedPart[]> {
+    const found = await this.#findOrNull(bucket, key, id);
+    if (found === null) throw noSuchUpload(id);
+    return this.#partsIn(found.directory);
+  }
+
+  async #partsIn({ inode }: Attributes): Promise<UploadedPart[]> {
+    const parts: UploadedPart[] = [];
+    for (let after = ''; ; ) {
+      const query = { kind: 'list', inode, after, countMax: PAGE, xattr: RECORD_XATTR } as const;
+      const page = await this.#parts.gateway.query(query);
+      for (const { name, attributes, xattr } of page.entries) {
+        const record = decodeRecord(xattr);
+        const checksum = computedOf(record, attributes)?.checksum ?? null;
+        parts.push({ number: Number(name), attributes, etag: objectEtag(record, attributes), checksum });
+      }
+      const last = page.entries.at(-1)?.name;
+      if (!page.more || last === undefined) return parts;
+      after = last;
+    }
+  }
+
+  /**
+   * Creates the object from its parts. A repetition, after an answer that was lost, gets the same answer.
+   * @throws S3Error `InvalidPart`, `InvalidPartOrder`, `EntityTooSmall`, `NoSuchUpload`, `PreconditionFailed`
+   */
+  async complete(
+    bucket: Bucket,
+    key: string,
+    id: string,
+    claimed: readonly ClaimedPart[],
+    conditions: ChangeConditions,
+    removal: { readonly by?: string },
+  ): Promise<Computed> {
+    const { objects } = this.#parts;
+    const found = await this.#findOrNull(bucket, key, id);
+    if (found === null) return this.#completedBefore(bucket, key, id);
+    const parts = chosenParts(await this.#partsIn(found.directory), claimed);
+    const { record } = found.upload;
+    const computed = computedOfParts(parts, record);
+    const { headers, meta, tags } = record;
+    const object = { bucket, key, conditions, removal, record: { headers, meta, tags, upload: id } };
+    await objects.putCopy(object, async () => ({
+      sources: parts.map(({ attributes }) => ({ attributes })),
+      computed,
+    }));
+    await removeWholeTree(this.#parts.gateway, uploadPath(bucket, id));
+    return computed;
+  }
+
+  async #completedBefore(bucket: Bucket, key: string, id: string): Promise<Computed> {
+    const found = await this.#parts.objects.find(bucket, key).catch((error: unknown) => {
+      if (error instanceof S3Error && error.s3 === 'NoSuchKey') return null;
+      throw error;
+    });
+    const computed = found === null ? null : computedOf(found.record, found.attributes);
+    if (found?.record.upload !== id || computed === null) throw noSuchUpload(id);
+    return computed;
+  }
+
+  /** @throws S3Error `NoSuchUpload` */
+  async abort(bucket: Bucket, key: string, id: string): Promise<void> {
+    await this.find(bucket, key, id);
+    await removeWholeTree(this.#parts.gateway, uploadPath(bucket, id));
+  }
+
+  /** All unfinished uploads of a bucket, by key and time. */
+  async list(bucket: Bucket): Promise<Upload[]> {
+    const { gateway } = this.#parts;
+    const path = bucketPath(bucket, [UPLOADS_NAME]);
+    const directory = await attributesAt(gateway, path, { follow: false, live: false });
+    if (directory === null) return [];
+    const uploads: Upload[] = [];
+    for (let after = ''; ; ) {
+      const query = {
+        kind: 'list',
+        inode: directory.inode,
+        after,
+        countMax: PAGE,
+        xattr: RECORD_XATTR,
+      } as const;
+      const page = await gateway.queryCatalog(query);
+      for (const { name, xattr } of page.entries) {
+        const record = uploadRecordOf(xattr);
+        if (record !== null && UPLOAD_ID.test(name)) uploads.push({ id: name, record });
+      }
+      const last = page.entries.at(-1)?.name;
+      if (!page.more || last === undefined) break;
+      after = last;
+    }
+    return uploads.toSorted(
+      (a, b) =>
+        keyCompare(a.record.key, b.record.key) ||
+        a.record.initiatedMs - b.record.initiatedMs ||
+        (a.id < b.id ? -1 : 1),
+    );
+  }
+
+  /** Removes expired uploads of a bucket, once an hour at most; the request does not wait for it. */
+  #sweepSoon(bucket: Bucket): void {
+    const { world, gateway } = this.#parts;
+    const nowMs = world.nowMs();
+    if (nowMs - (this.#sweptMs.get(bucket.name) ?? Number.NEGATIVE_INFINITY) < SWEEP_MS) return;
+    this.#sweptMs.set(bucket.name, nowMs);
+    const sweep = async (): Promise<void> => {
+      const oldestMs = world.wallMs() - this.#parts.expiryMs;
+      for (const { id, record } of await this.list(bucket))
+        if (record.initiatedMs < oldestMs) await removeWholeTree(gateway, uploadPath(bucket, id));
+    };
+    sweep().catch((error: unknown) => {
+      // The next upload of the bucket that begins after an hour tries it again.
+      if (!(error instanceof ServiceError)) throw error;
+    });
+  }
+}
+
+function uploadPath(bucket: Bucket, id: string): FilePath {
+  return bucketPath(bucket, [UPLOADS_NAME, id]);
+}
+
+function partPath(bucket: Bucket, id: string, number: number): FilePath {
+  return bucketPath(bucket, [UPLOADS_NAME, id, String(number).padStart(5, '0')]);
+}
+
+function placeOf({ volume, names }: FilePath): { readonly volume: string; readonly path: string } {
+  return { volume, path: volumePath(names) };
+}
+
+function noSuchUpload(id: string): S3Error {
+  return new S3Error('NoSuchUpload', `There is no multipart upload "${id.slice(0, 64)}" of this key`);
+}
+
+/** Null for a directory that no upload has created. */
+function uploadRecordOf(xattr: string | undefined): UploadRecord | null {
+  const value = xattr === undefined ? null : parseJsonObject(Buffer.from(xattr, 'base64').toString());
+  const record = value?.upload as Partial<UploadRecord> | undefined;
+  const { headers, meta, tags } = decodeRecord(encodeRecord(record ?? {}));
+  if (typeof record?.key !== 'string' || typeof record.initiatedMs !== 'number') return null;
+  const { key, initiatedMs, algorithm = null, checksumType = null } = record;
+  return {
+    key,
+    initiatedMs,
+    algorithm,
+    checksumType,
+    headers: headers ?? {},
+    meta: meta ?? {},
+    tags: tags ?? {},
+  };
+}
+
+function chosenParts(parts: readonly UploadedPart[], claimed: readonly ClaimedPart[]): UploadedPart[] {
+  if (claimed.length === 0 || claimed.length > PARTS_MAX)
+    throw new S3Error('MalformedXML', `An upload has 1 to ${PARTS_MAX} parts`);
+  const byNumber = new Map(parts.map((part) => [part.number, part]));
+  const chosen = claimed.map(({ number, etag, checksum }, index) => {
+    if (index > 0 && number <= (claimed[index - 1]?.number ?? 0))
+      throw new S3Error('InvalidPartOrder', 'The parts are not in ascending order of their numbers');
+    const part = byNumber.get(number);
+    if (part === undefined || part.etag.replaceAll('"', '') !== etag.replaceAll('"', ''))
+      throw new S3Error('InvalidPart', `Part ${number} was not uploaded, or has another entity tag`);
+    if (checksum !== null && part.checksum !== null && part.checksum.value !== checksum)
+      throw new S3Error('InvalidPart', `Part ${number} has another checksum`);
+    return part;
+  });
+  const small = chosen.slice(0, -1).find(({ attributes }) => attributes.sizeBytes < PART_BYTES_MIN);
+  if (small !== undefined)
+    throw new S3Error(
+      'EntityTooSmall',
+      `Part ${small.number} has ${small.attributes.sizeBytes} bytes: all but the last have at least ${PART_BYTES_MIN}`,
+    );
+  return chosen;
+}
+
+/** The entity tag of an object in parts: the MD5 of the parts' MD5s, and their number. */
+function computedOfParts(
+  parts: readonly UploadedPart[],
+  { algorithm, checksumType }: UploadRecord,
+): Computed {
+  const md5 = createHash('md5');
+  for (const { etag } of parts) {
+    const hex = etag.replaceAll('"', '');
+    // A part that was copied has no MD5: its tag stands for it.
+    md5.update(/^[0-9a-f]{32}$/.test(hex) ? Buffer.from(hex, 'hex') : hex);
+  }
+  const sizes: [number, number][] = [];
+  for (const { attributes } of parts) {
+    const last = sizes.at(-1);
+    if (last?.[0] === attributes.sizeBytes) last[1]++;
+    else sizes.push([attributes.sizeBytes, 1]);
+  }
+  const checksums = parts.flatMap(({ checksum }) =>
+    checksum?.algorithm === algorithm ? [checksum.value] : [],
+  );
+  const isComposite =
+    algorithm !== null && checksumType !== 'FULL_OBJECT' && checksums.length === parts.length;
+  const composite = isComposite
+    ? `${checksumOf(algorithm, Buffer.concat(checksums.map((value) => Buffer.from(value, 'base64'))))}-${parts.length}`
+    : null;
+  return {
+    etag: `${md5.digest('hex')}-${parts.length}`,
+    parts: sizes,
+    ...(composite === null || algorithm === null
+      ? {}
+      : { checksum: { algorithm, value: composite, type: 'COMPOSITE' as const } }),
+  };
+}

@@ -1,0 +1,328 @@
+import type { FastifyReply } from 'fastify';
+import { checkUnchanged, httpDate, isKnownToClient } from '../http/conditions.ts';
+import type { Downloads } from '../http/download.ts';
+import { contentTypeOf } from '../http/form.ts';
+import { assertVolumeGranted } from '../security/volume-scope.ts';
+import { sendXml } from './bucket-operations.ts';
+import type { Bucket, Buckets } from './buckets.ts';
+import { bodyOf, header, readBody, removerOf, type S3Call } from './call.ts';
+import { type Checksum, checksumElement, checksumHeader } from './checksums.ts';
+import { existingEtag } from './entity-tags.ts';
+import {
+  type Computed,
+  computedOf,
+  DEFAULT_TYPE,
+  type Description,
+  descriptionOf,
+  metaHeader,
+  objectEtag,
+} from './object-record.ts';
+import type { ChangeConditions, FoundObject, NewObject, ObjectStore } from './object-store.ts';
+import { S3Error } from './s3-error.ts';
+import { tagsOfHeader, tagsOfXml, tagsXml } from './tags.ts';
+import { httpSecondsIso } from './times.ts';
+import { type XmlElements, xmlParse } from './xml.ts';
+
+const DOCUMENT_BYTES_MAX = 64 * 1024;
+/** Query parameters that replace headers of an answer. */
+const OVERRIDES = [
+  'cache-control',
+  'content-disposition',
+  'content-encoding',
+  'content-language',
+  'content-type',
+  'expires',
+];
+
+export interface ObjectOperationsParts {
+  readonly buckets: Buckets;
+  readonly objects: ObjectStore;
+  readonly downloads: Downloads;
+}
+
+/** Operations on one object. */
+export class ObjectOperations {
+  readonly #parts: ObjectOperationsParts;
+
+  constructor(parts: ObjectOperationsParts) {
+    this.#parts = parts;
+  }
+
+  /** `GET` and `HEAD`. */
+  async get(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
+    const { request, reply, query } = call;
+    const found = await this.#parts.objects.find(bucket, key);
+    const { attributes, record } = found;
+    this.#describe(call, found);
+    normalizeConditions(request.headers);
+    const part = partRange(query.get('partNumber'), computedOf(record, attributes), attributes.sizeBytes);
+    if (part !== null) {
+      reply.header('x-amz-mp-parts-count', String(part.count));
+      if (part.range !== null) request.headers.range = part.range;
+    }
+    if (attributes.kind === 'directory') {
+      const etag = objectEtag(record, attributes);
+      reply.header('etag', etag).header('last-modified', httpDate(attributes.modifiedNs));
+      return reply.header('content-length', '0').send();
+    }
+    const wantsChecksum = header(call, 'x-amz-checksum-mode')?.toUpperCase() === 'ENABLED';
+    return this.#parts.downloads.send(request, reply, attributes, {
+      etagOf: (inode, contents) => objectEtag(record, { inode, contents }),
+      describe: (to, contents) => {
+        const checksum = computedOf(record, { inode: attributes.inode, contents })?.checksum;
+        if (checksum === undefined || !wantsChecksum || request.headers.range !== undefined)
+          for (const name of Object.keys(to.getHeaders()))
+            if (name.startsWith('x-amz-checksum-')) to.removeHeader(name);
+        if (checksum !== undefined && wantsChecksum && request.headers.range === undefined)
+          addChecksum(to, checksum);
+      },
+    });
+  }
+
+  /** Sets the headers that do not depend on the contents. */
+  #describe({ reply, query }: S3Call, { record }: FoundObject): void {
+    reply.header('content-type', DEFAULT_TYPE).header('accept-ranges', 'bytes');
+    for (const [name, value] of Object.entries(record.headers ?? {})) reply.header(name, value);
+    for (const [name, value] of Object.entries(record.meta ?? {})) reply.header(metaHeader(name), value);
+    const tags = Object.keys(record.tags ?? {}).length;
+    if (tags > 0) reply.header('x-amz-tagging-count', String(tags));
+    for (const name of OVERRIDES) {
+      const value = query.get(`response-${name}`);
+      if (value !== undefined) reply.header(name, value);
+    }
+  }
+
+  async put(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
+    refuseUnknown(call);
+    const object = newObject(call, bucket, key, describedBy(call));
+    const { etag, computed } = await this.#parts.objects.put(object, bodyOf(call));
+    call.reply.header('etag', etagText(computed, etag));
+    if (computed.checksum !== undefined) addChecksum(call.reply, computed.checksum);
+    return call.reply.send();
+  }
+
+  async delete(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
+    const version = call.query.get('versionId');
+    if (version !== undefined && version !== 'null')
+      throw new S3Error('NotImplemented', 'Objects have no versions here: leave out versionId');
+    const ifMatch = header(call, 'if-match');
+    const tag = ifMatch === undefined ? undefined : existingEtag(ifMatch);
+    await this.#parts.objects.remove(bucket, key, tag, removerOf(call));
+    return call.reply.code(204).send();
+  }
+
+  async copy(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
+    refuseUnknown(call);
+    const { reply } = call;
+    const source = this.sourceOf(call);
+    const directive = header(call, 'x-amz-metadata-directive') ?? 'COPY';
+    const tagging = header(call, 'x-amz-tagging-directive') ?? 'COPY';
+    for (const one of [directive, tagging])
+      if (one !== 'COPY' && one !== 'REPLACE')
+        throw new S3Error('InvalidArgument', `A directive is COPY or REPLACE, not "${one}"`);
+    if (source.bucket.name === bucket.name && source.key === key && directive === 'COPY')
+      throw new S3Error(
+        'InvalidRequest',
+        'An object is copied to itself only with other metadata: set x-amz-metadata-directive to REPLACE',
+      );
+    const first = await this.#sourceFound(call, source);
+    const { headers = {}, meta = {}, tags = {} } = first.record;
+    const described = describedBy(call);
+    const object = newObject(call, bucket, key, {
+      ...(directive === 'COPY' ? { headers, meta } : { headers: described.headers, meta: described.meta }),
+      tags: tagging === 'COPY' ? tags : described.tags,
+    });
+    let computed: Computed | null = null;
+    const { attributes, etag } = await this.#parts.objects.putCopy(object, async () => {
+      const found = await this.#sourceFound(call, source);
+      computed = computedOf(found.record, found.attributes);
+      return { sources: [{ attributes: found.attributes }], computed };
+    });
+    return sendXml({ ...call, reply }, 'CopyObjectResult', {
+      LastModified: httpSecondsIso(attributes.modifiedNs),
+      ETag: computed === null ? etag : etagText(computed, etag),
+      ...checksumXml((computed as Computed | null)?.checksum),
+    });
+  }
+
+  /** The object of `x-amz-copy-source`, in a bucket that the caller may read. @throws S3Error `InvalidArgument` */
+  sourceOf(call: S3Call): { readonly bucket: Bucket; readonly key: string } {
+    const text = header(call, 'x-amz-copy-source') ?? '';
+    const [path = '', version] = text.split('?versionId=');
+    if (version !== undefined && version !== 'null')
+      throw new S3Error('NotImplemented', 'Objects have no versions here: leave out versionId');
+    let decoded: string;
+    try {
+      decoded = decodeURIComponent(path.replace(/^\//, ''));
+    } catch (cause) {
+      throw new S3Error('InvalidArgument', 'x-amz-copy-source is not percent-encoded UTF-8', { cause });
+    }
+    const slash = decoded.indexOf('/');
+    if (slash < 1 || slash === decoded.length - 1)
+      throw new S3Error('InvalidArgument', 'x-amz-copy-source has the form BUCKET/KEY');
+    const bucket = this.#parts.buckets.named(decoded.slice(0, slash));
+    if (call.principal.kind === 'client') assertVolumeGranted(call.principal.grant, bucket.volume);
+    return { bucket, key: decoded.slice(slash + 1) };
+  }
+
+  async #sourceFound(
+    call: S3Call,
+    { bucket, key }: { readonly bucket: Bucket; readonly key: string },
+  ): Promise<FoundObject> {
+    const found = await this.#parts.objects.find(bucket, key);
+    if (found.attributes.kind === 'directory')
+      throw new S3Error('InvalidArgument', 'A directory has no contents to copy: its key ends in "/"');
+    assertCopied(call, found);
+    return found;
+  }
+
+  async attributes(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
+    const found = await this.#parts.objects.find(bucket, key);
+    const { attributes, record } = found;
+    const wanted = new Set(
+      (header(call, 'x-amz-object-attributes') ?? '').split(',').map((name) => name.trim()),
+    );
+    if (wanted.size === 1 && wanted.has(''))
+      throw new S3Error('InvalidArgument', 'The header x-amz-object-attributes names the attributes');
+    const computed = computedOf(record, attributes);
+    const parts = computed?.parts?.reduce((sum, [, count]) => sum + count, 0);
+    call.reply.header('last-modified', httpDate(attributes.modifiedNs));
+    return sendXml(call, 'GetObjectAttributesResponse', {
+      ETag: wanted.has('ETag') ? objectEtag(record, attributes).replaceAll('"', '') : undefined,
+      Checksum: wanted.has('Checksum') && computed?.checksum ? checksumXml(computed.checksum) : undefined,
+      ObjectParts: wanted.has('ObjectParts') && parts !== undefined ? { PartsCount: parts } : undefined,
+      StorageClass: wanted.has('StorageClass') ? 'STANDARD' : undefined,
+      ObjectSize: wanted.has('ObjectSize') ? attributes.sizeBytes : undefined,
+    });
+  }
+
+  async getTags(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
+    const { record } = await this.#parts.objects.find(bucket, key, { live: false });
+    return sendXml(call, 'Tagging', tagsXml(record.tags ?? {}));
+  }
+
+  async putTags(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
+    const tags = tagsOfXml(xmlParse(await readBody(call, DOCUMENT_BYTES_MAX), 'Tagging'));
+    const { attributes, record } = await this.#parts.objects.find(bucket, key, { live: false });
+    await this.#parts.objects.setRecord(attributes.inode, { ...record, tags });
+    return call.reply.send();
+  }
+
+  async deleteTags(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
+    const { attributes, record } = await this.#parts.objects.find(bucket, key, { live: false });
+    const { tags: _, ...others } = record;
+    await this.#parts.objects.setRecord(attributes.inode, others);
+    return call.reply.code(204).send();
+  }
+}
+
+export function etagText({ etag }: Computed, fallback: string): string {
+  return etag === '' ? fallback : `"${etag}"`;
+}
+
+export function addChecksum(reply: FastifyReply, { algorithm, value, type }: Checksum): void {
+  reply.header(checksumHeader(algorithm), value).header('x-amz-checksum-type', type);
+}
+
+export function checksumXml(checksum: Checksum | undefined): XmlElements {
+  if (checksum === undefined) return {};
+  return { [checksumElement(checksum.algorithm)]: checksum.value, ChecksumType: checksum.type };
+}
+
+export function describedBy(call: S3Call): Description & { readonly tags: Readonly<Record<string, string>> } {
+  const { headers, raw } = call.request;
+  const type = contentTypeOf(raw);
+  const described = descriptionOf(type === '' ? headers : { ...headers, 'content-type': type });
+  return { ...described, tags: tagsOfHeader(header(call, 'x-amz-tagging')) };
+}
+
+export function changeConditionsOf(call: S3Call): ChangeConditions {
+  const [ifMatch, ifNoneMatch] = [header(call, 'if-match'), header(call, 'if-none-match')];
+  return {
+    ifMatch: ifMatch === undefined ? undefined : existingEtag(ifMatch),
+    ifNoneMatch: ifNoneMatch === undefined ? undefined : existingEtag(ifNoneMatch),
+  };
+}
+
+function newObject(call: S3Call, bucket: Bucket, key: string, record: NewObject['record']): NewObject {
+  return { bucket, key, conditions: changeConditionsOf(call), record, removal: removerOf(call) };
+}
+
+const NOT_IMPLEMENTED_HEADERS = [
+  ...['x-amz-server-side-encryption', 'x-amz-server-side-encryption-customer-algorithm'],
+  ...['x-amz-object-lock-mode', 'x-amz-object-lock-retain-until-date', 'x-amz-object-lock-legal-hold'],
+  ...['x-amz-website-redirect-location', 'x-amz-write-offset-bytes'],
+  ...['x-amz-copy-source-server-side-encryption-customer-algorithm'],
+  ...['x-amz-grant-read', 'x-amz-grant-write', 'x-amz-grant-read-acp', 'x-amz-grant-write-acp'],
+  'x-amz-grant-full-control',
+];
+const PRIVATE_ACLS: ReadonlySet<string> = new Set([
+  'private',
+  'bucket-owner-full-control',
+  'bucket-owner-read',
+]);
+
+/** Refuses what would be forgotten otherwise. @throws S3Error `NotImplemented`, `InvalidStorageClass` */
+export function refuseUnknown(call: S3Call): void {
+  const found = NOT_IMPLEMENTED_HEADERS.find((name) => header(call, name) !== undefined);
+  if (found !== undefined) throw new S3Error('NotImplemented', `The header ${found} is not implemented`);
+  const acl = header(call, 'x-amz-acl');
+  if (acl !== undefined && !PRIVATE_ACLS.has(acl))
+    throw new S3Error(
+      'NotImplemented',
+      `Access control lists other than "private" are not implemented: "${acl}"`,
+    );
+  const storage = header(call, 'x-amz-storage-class');
+  if (storage !== undefined && storage !== 'STANDARD')
+    throw new S3Error('InvalidStorageClass', `The storage class is STANDARD, not "${storage}"`);
+}
+
+/** Checks the conditions on the source of a copy. @throws S3Error `PreconditionFailed` */
+export function assertCopied(call: S3Call, { attributes, record }: FoundObject): void {
+  const condition = (name: string): string | undefined => header(call, `x-amz-copy-source-if-${name}`);
+  const [match, noneMatch] = [condition('match'), condition('none-match')];
+  const conditions = {
+    ifMatch: match === undefined ? undefined : existingEtag(match),
+    ifNoneMatch: noneMatch === undefined ? undefined : existingEtag(noneMatch),
+    ifModifiedSince: condition('modified-since'),
+    ifUnmodifiedSince: condition('unmodified-since'),
+    ifRange: undefined,
+  };
+  const version = { etag: objectEtag(record, attributes), modifiedNs: attributes.modifiedNs };
+  checkUnchanged(conditions, version, 'the source');
+  if (isKnownToClient(conditions, version))
+    throw new S3Error('PreconditionFailed', 'The source does not fulfil the conditions of the request');
+}
+
+function normalizeConditions(headers: Record<string, string | string[] | undefined>): void {
+  for (const name of ['if-match', 'if-none-match', 'if-range']) {
+    const value = headers[name];
+    if (typeof value === 'string' && !(name === 'if-range' && value.includes(' ')))
+      headers[name] = existingEtag(value);
+  }
+}
+
+/** The range of a part. @throws S3Error `InvalidPart`, `InvalidArgument` */
+function partRange(
+  text: string | undefined,
+  computed: Computed | null,
+  sizeBytes: number,
+): { readonly count: number; readonly range: string | null } | null {
+  if (text === undefined) return null;
+  const wanted = Number(text);
+  if (!/^\d{1,5}$/.test(text) || wanted < 1)
+    throw new S3Error('InvalidArgument', 'partNumber is a number from 1 on');
+  const parts = computed?.parts ?? [[sizeBytes, 1]];
+  const count = parts.reduce((sum, [, times]) => sum + times, 0);
+  if (wanted > count) throw new S3Error('InvalidPart', `The object has ${count} parts`);
+  let [number, start] = [1, 0];
+  for (const [size, times] of parts) {
+    if (wanted < number + times) {
+      const at = start + (wanted - number) * size;
+      return { count, range: size === 0 ? null : `bytes=${at}-${at + size - 1}` };
+    }
+    number += times;
+    start += times * size;
+  }
+  return { count, range: null };
+}

@@ -1,0 +1,168 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Attributes, NewXattrs } from '../../wire/catalog-api.ts';
+import { parseJsonObject } from '../../wire/json.ts';
+import { etagOf } from '../http/conditions.ts';
+import type { Checksum } from './checksums.ts';
+import { S3Error } from './s3-error.ts';
+
+/** Extended attribute with what S3 stores beside contents; mounts see it, and copy it with `cp --preserve=xattr`. */
+export const RECORD_XATTR = 'user.s3';
+
+/** Bytes of names and values of user metadata, as in S3. */
+const METADATA_BYTES_MAX = 2048;
+const META_PREFIX = 'x-amz-meta-';
+/** Headers that are stored with an object, and returned. */
+export const CONTENT_HEADERS = [
+  'cache-control',
+  'content-disposition',
+  'content-encoding',
+  'content-language',
+  'content-type',
+  'expires',
+] as const;
+export const DEFAULT_TYPE = 'binary/octet-stream';
+
+/** What the client says of an object. */
+export interface Description {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly meta: Readonly<Record<string, string>>;
+}
+
+/** What was computed from contents: only of this file, in this version. */
+export interface Computed {
+  /** Without quotes: an MD5, or of a multipart object with "-" and the number of parts. */
+  readonly etag: string;
+  readonly checksum?: Checksum;
+  /** Sizes of parts, each with the number of parts in a row that have it. */
+  readonly parts?: readonly (readonly [sizeBytes: number, count: number])[];
+}
+
+export interface ObjectRecord extends Partial<Description> {
+  /** The contents that `computed` is about. */
+  readonly of?: readonly [inode: number, epoch: number, seq: number];
+  readonly computed?: Computed;
+  readonly tags?: Readonly<Record<string, string>>;
+  /** The multipart upload that created it. */
+  readonly upload?: string;
+  /** A directory that exists only because of the objects in it. */
+  readonly implicit?: true;
+}
+
+export const IMPLICIT: NewXattrs = [{ name: RECORD_XATTR, value: encodeRecord({ implicit: true }) }];
+
+export function encodeRecord(record: object): string {
+  return Buffer.from(JSON.stringify(record)).toString('base64');
+}
+
+/** Returns the record in an attribute, which a user of a mount may have written: then as far as it is valid. */
+export function decodeRecord(base64: string | undefined): ObjectRecord {
+  if (base64 === undefined) return {};
+  const value = parseJsonObject(Buffer.from(base64, 'base64').toString());
+  if (value === null) return {};
+  const { of, computed, headers, meta, tags, upload, implicit } = value as Record<string, unknown>;
+  const isOf = Array.isArray(of) && of.length === 3 && of.every(Number.isSafeInteger);
+  return {
+    ...(isTexts(headers) ? { headers } : {}),
+    ...(isTexts(meta) ? { meta } : {}),
+    ...(isTexts(tags) ? { tags } : {}),
+    ...(isOf && isComputed(computed) ? { of: of as unknown as [number, number, number], computed } : {}),
+    ...(typeof upload === 'string' ? { upload } : {}),
+    ...(implicit === true ? { implicit } : {}),
+  };
+}
+
+function isTexts(value: unknown): value is Readonly<Record<string, string>> {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    !Array.isArray(value) &&
+    Object.entries(value).every(
+      ([name, text]) => typeof text === 'string' && isHeaderText(text) && /^[\x21-\x7e -ÿ]*$/.test(name),
+    )
+  );
+}
+
+function isComputed(value: unknown): value is Computed {
+  if (typeof value !== 'object' || value === null) return false;
+  const { etag, checksum, parts } = value as Partial<Record<keyof Computed, unknown>>;
+  const isParts = (one: unknown): boolean =>
+    Array.isArray(one) && one.length === 2 && one.every(Number.isSafeInteger);
+  const isChecksum =
+    typeof checksum === 'object' &&
+    checksum !== null &&
+    ['algorithm', 'value', 'type'].every((name) => {
+      const text = (checksum as Record<string, unknown>)[name];
+      return typeof text === 'string' && /^[\w+/=-]+$/.test(text);
+    });
+  return (
+    typeof etag === 'string' &&
+    /^[0-9a-f]{32}(-\d{1,5})?$/.test(etag) &&
+    (checksum === undefined || isChecksum) &&
+    (parts === undefined || (Array.isArray(parts) && parts.every(isParts)))
+  );
+}
+
+/** Whether the text can be the value of a header: a mount may have written any. */
+function isHeaderText(text: string): boolean {
+  return /^[\t\x20-\x7e\x80-\xff\u0100-\uffff]*$/.test(text);
+}
+
+/** Returns what was computed of the contents, unless they have changed since. */
+export function computedOf(
+  { of, computed }: ObjectRecord,
+  { inode, contents }: Pick<Attributes, 'inode' | 'contents'>,
+): Computed | null {
+  if (of === undefined || computed === undefined) return null;
+  const [file, epoch, seq] = of;
+  return file === inode && epoch === contents.epoch && seq === contents.seq ? computed : null;
+}
+
+/**
+ * The entity tag in quotes: an MD5 if the contents are those that S3 clients have put; otherwise a text with a dash, as
+ * of multipart objects, which no client takes for an MD5.
+ */
+export function objectEtag(record: ObjectRecord, file: Pick<Attributes, 'inode' | 'contents'>): string {
+  const computed = computedOf(record, file);
+  return computed === null ? etagOf(file.inode, file.contents) : `"${computed.etag}"`;
+}
+
+/** Reads content headers and user metadata. @throws S3Error `MetadataTooLarge` */
+export function descriptionOf(
+  source: IncomingHttpHeaders | Readonly<Record<string, string | undefined>>,
+): Description {
+  const headers: Record<string, string> = {};
+  const meta: Record<string, string> = {};
+  let bytes = 0;
+  for (const [name, value] of Object.entries(source)) {
+    const text = [value].flat().join(',');
+    if ((CONTENT_HEADERS as readonly string[]).includes(name)) headers[name] = text;
+    if (!name.startsWith(META_PREFIX)) continue;
+    meta[name.slice(META_PREFIX.length)] = text;
+    bytes += name.length - META_PREFIX.length + text.length;
+  }
+  if (bytes > METADATA_BYTES_MAX)
+    throw new S3Error('MetadataTooLarge', `User metadata has at most ${METADATA_BYTES_MAX} bytes`);
+  // It describes the request's body, which is decoded.
+  const encoding = headers['content-encoding']
+    ?.split(',')
+    .map((one) => one.trim())
+    .filter((one) => one !== 'aws-chunked')
+    .join(',');
+  if (encoding === '') delete headers['content-encoding'];
+  else if (encoding !== undefined) headers['content-encoding'] = encoding;
+  return { headers, meta };
+}
+
+export function metaHeader(name: string): string {
+  return META_PREFIX + name;
+}
+
+/** The attribute of an object with these contents. */
+export function recordXattrs(
+  record: Omit<ObjectRecord, 'of'>,
+  file: Pick<Attributes, 'inode' | 'contents'>,
+): NewXattrs {
+  const { inode, contents } = file;
+  const ofContents = record.computed === undefined ? {} : { of: [inode, contents.epoch, contents.seq] };
+  return [{ name: RECORD_XATTR, value: encodeRecord({ ...record, ...ofContents }) }];
+}

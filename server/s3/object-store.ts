@@ -1,0 +1,305 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import { attributesAt, changeUnderConditions, type Precondition } from '../http/conditional-change.ts';
+import { type Conditions, checkForChange } from '../http/conditions.ts';
+import type { Directories } from '../http/directories.ts';
+import type { NamedFile, NewFiles, ReceivedFile } from '../http/new-files.ts';
+import type { Removal } from '../http/removal.ts';
+import type { CopySource } from '../http/upload.ts';
+import { type FilePath, volumePath } from '../requests/path.ts';
+import type { Gateway } from '../routing/gateway.ts';
+import { type Bucket, type Buckets, bucketPath } from './buckets.ts';
+import type { ReceivedBody } from './call.ts';
+import { keyPath, newKeyPath, noSuchKey } from './keys.ts';
+import {
+  type Computed,
+  decodeRecord,
+  encodeRecord,
+  type ObjectRecord,
+  objectEtag,
+  RECORD_XATTR,
+  recordXattrs,
+} from './object-record.ts';
+import { S3Error } from './s3-error.ts';
+
+const DIRECTORY_MODE = 0o755;
+/** Attempts while the directories of a key are removed as empty. */
+const NAMINGS_MAX = 10;
+/** Attempts while others write the source of a copy. */
+const COPIES_MAX = 3;
+const WITH_PARENTS = new URLSearchParams('parents=true');
+/** Errors with which a path has no file. */
+const NOWHERE: ReadonlySet<string> = new Set(['not-found', 'not-directory', 'junction', 'symlink-loop']);
+
+/** An object that exists: a file, or the directory of a key that ends in a slash. */
+export interface FoundObject {
+  readonly attributes: Attributes;
+  readonly record: ObjectRecord;
+}
+
+/** Conditions of a request by which it changes an object. */
+export type ChangeConditions = Pick<Conditions, 'ifMatch' | 'ifNoneMatch'>;
+
+export interface NewObject {
+  readonly bucket: Bucket;
+  readonly key: string;
+  readonly conditions: ChangeConditions;
+  readonly record: Omit<ObjectRecord, 'of' | 'computed' | 'implicit'>;
+  readonly removal: Removal;
+}
+
+export interface ObjectStoreParts {
+  readonly gateway: Gateway;
+  readonly files: NewFiles;
+  /** Creates the directories of keys. */
+  readonly directories: Directories;
+  readonly buckets: Buckets;
+}
+
+/** Objects of buckets as files: what a key names, and what creates, replaces and removes it. */
+export class ObjectStore {
+  readonly #parts: ObjectStoreParts;
+
+  constructor(parts: ObjectStoreParts) {
+    this.#parts = parts;
+  }
+
+  /** @throws S3Error `NoSuchKey`, `NoSuchBucket` */
+  async find(bucket: Bucket, key: string, { live } = { live: true }): Promise<FoundObject> {
+    const found = await this.#findOrNull(bucket, key, live);
+    if (found !== null) return found;
+    await this.#parts.buckets.directoryOf(bucket);
+    throw noSuchKey(key);
+  }
+
+  async #findOrNull(bucket: Bucket, key: string, live: boolean): Promise<FoundObject | null> {
+    const path = keyPath(key);
+    if (typeof path === 'string') return null;
+    const attributes = await this.#attributesAt(bucketPath(bucket, path.names), live);
+    if (attributes === null || attributes.kind !== (path.directory ? 'directory' : 'file')) return null;
+    const record = await this.recordOf(attributes);
+    return record.implicit === true ? null : { attributes, record };
+  }
+
+  async #attributesAt(path: FilePath, live: boolean): Promise<Attributes | null> {
+    try {
+      return await attributesAt(this.#parts.gateway, path, { follow: true, live });
+    } catch (error) {
+      if (error instanceof ServiceError && NOWHERE.has(error.code)) return null;
+      throw error;
+    }
+  }
+
+  async recordOf({ inode, xattrs }: Pick<Attributes, 'inode' | 'xattrs'>): Promise<ObjectRecord> {
+    if (xattrs === 0) return {};
+    const query = { kind: 'xattr', inode, name: RECORD_XATTR } as const;
+    try {
+      return decodeRecord((await this.#parts.gateway.queryCatalog(query)).value);
+    } catch (error) {
+      if (error instanceof ServiceError && (error.code === 'no-attribute' || error.code === 'not-found'))
+        return {};
+      throw error;
+    }
+  }
+
+  /** Changes what is recorded of an object or bucket beside its contents. */
+  async setRecord(inode: number, record: ObjectRecord): Promise<void> {
+    const value = encodeRecord(record);
+    await this.#parts.gateway.durably({ kind: 'set-xattr', inode, name: RECORD_XATTR, value, mode: 'set' });
+  }
+
+  /** Creates or replaces an object with a body. @returns the object, and what was computed of it */
+  async put(object: NewObject, received: ReceivedBody): Promise<NamedFile & { readonly computed: Computed }> {
+    const { bucket, key } = object;
+    const path = newKeyPath(key);
+    if (path.directory) return this.#putDirectory(object, path.names, received);
+    const target = { ...bucketPath(bucket, path.names), search: WITH_PARENTS };
+    const { body, check, lengthBytes, announcedBytes } = received;
+    const precondition = this.preconditionOf(object.conditions, key);
+    const file = await this.#inBucket(bucket, () =>
+      this.#parts.files.receive(target, precondition, body, check, { announcedBytes, lengthBytes }),
+    );
+    const { md5, checksum } = check.digests;
+    const computed = { etag: md5.toString('hex'), ...(checksum === null ? {} : { checksum }) };
+    return { ...(await this.#name(object, target, file, computed)), computed };
+  }
+
+  /** Creates or replaces an object with the contents of others, one after the other, as they are now. */
+  async putCopy(
+    object: NewObject,
+    sourcesOf: () => Promise<{ readonly sources: readonly CopySource[]; readonly computed: Computed | null }>,
+  ): Promise<NamedFile> {
+    const { bucket, key } = object;
+    const path = newKeyPath(key);
+    if (path.directory)
+      throw new S3Error('InvalidArgument', 'A directory has no contents: its key ends in "/"');
+    const target = { ...bucketPath(bucket, path.names), search: WITH_PARENTS };
+    const { files } = this.#parts;
+    for (let attempt = 1; ; attempt++) {
+      const { sources, computed } = await sourcesOf();
+      const staged = await this.#inBucket(bucket, () =>
+        files.createStaged(target, this.preconditionOf(object.conditions, key)),
+      );
+      try {
+        const state = await files.fillFrom(
+          staged,
+          sources.map((source) => ({ ...source, exact: true as const })),
+        );
+        return await this.#name(object, target, { kind: 'staged', state }, computed);
+      } catch (error) {
+        const isSourceChanging = error instanceof ServiceError && error.code === 'busy';
+        if (!isSourceChanging || attempt === COPIES_MAX) throw error;
+      }
+    }
+  }
+
+  /** Names received contents; creates the key's directories again if another request has removed them as empty. */
+  async #name(
+    { bucket, key, conditions, record, removal }: NewObject,
+    target: FilePath,
+    file: ReceivedFile,
+    computed: Computed | null,
+  ): Promise<NamedFile> {
+    const { files, directories } = this.#parts;
+    const ofObject = { ...record, ...(computed === null ? {} : { computed }) };
+    const precondition = this.preconditionOf(conditions, key);
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await files.name(target, file, precondition, null, removal, (named) =>
+          recordXattrs(ofObject, named),
+        );
+      } catch (error) {
+        const isGone =
+          error instanceof ServiceError && error.code === 'not-found' && !(error instanceof S3Error);
+        if (!isGone || attempt === NAMINGS_MAX) throw error;
+        await this.#inBucket(bucket, () => directories.parentOf(target));
+      }
+    }
+  }
+
+  /** A directory is an object of its own once a client has put it. */
+  async #putDirectory(
+    { bucket, key, conditions, record }: NewObject,
+    names: readonly string[],
+    { body, check, lengthBytes }: ReceivedBody,
+  ): Promise<NamedFile & { readonly computed: Computed }> {
+    if (lengthBytes > 0)
+      throw new S3Error('InvalidArgument', 'A key that ends in "/" is a directory here, and has no contents');
+    body.resume();
+    check.check();
+    const { gateway, directories } = this.#parts;
+    const target = { ...bucketPath(bucket, names), search: WITH_PARENTS };
+    await this.preconditionOf(conditions, key).check(
+      (await this.#findOrNull(bucket, key, true))?.attributes ?? null,
+    );
+    const parent = await this.#inBucket(bucket, () => directories.parentOf(target));
+    const computed = { etag: check.digests.md5.toString('hex') };
+    const place = { volume: target.volume, path: volumePath(names) };
+    const make = {
+      kind: 'make-directory',
+      place,
+      mode: DIRECTORY_MODE,
+      uid: parent.uid,
+      gid: parent.gid,
+    } as const;
+    let created = true;
+    await gateway.durably(make).catch((error: unknown) => {
+      if (!(error instanceof ServiceError) || error.code !== 'exists') throw error;
+      created = false;
+    });
+    const attributes = await this.#attributesAt(target, false);
+    if (attributes?.kind !== 'directory') throw noSuchKey(key);
+    await this.setRecord(attributes.inode, { ...record, of: ofContents(attributes), computed });
+    return { attributes, etag: `"${computed.etag}"`, created, creator: null, computed };
+  }
+
+  /** Removes an object if it exists, and directories that existed only because of it. */
+  async remove(bucket: Bucket, key: string, ifMatch: string | undefined, removal: Removal): Promise<void> {
+    const path = keyPath(key);
+    if (typeof path === 'string' || path.names.length === 0) return;
+    const target = bucketPath(bucket, path.names);
+    if (path.directory) await this.#removeDirectory(bucket, key, target);
+    else {
+      const place = { volume: target.volume, path: volumePath(target.names) };
+      const precondition = this.preconditionOf({ ifMatch, ifNoneMatch: undefined }, key);
+      const { gateway } = this.#parts;
+      await changeUnderConditions(gateway, target, precondition, false, (expect) =>
+        gateway.durably({ kind: 'unlink', place, expect, ...removal }),
+      ).catch(async (error: unknown) => {
+        if (!(error instanceof ServiceError) || error instanceof S3Error) throw error;
+        if (!NOWHERE.has(error.code) && error.code !== 'is-directory') throw error;
+        await this.#parts.buckets.directoryOf(bucket);
+      });
+    }
+    await this.#removeEmptyParents(bucket, path.names);
+  }
+
+  async #removeDirectory(bucket: Bucket, key: string, target: FilePath): Promise<void> {
+    const found = await this.#findOrNull(bucket, key, false);
+    if (found === null) {
+      await this.#parts.buckets.directoryOf(bucket);
+      return;
+    }
+    if (await this.#removeIfEmpty(target)) return;
+    // It stays for the objects in it, and goes with the last of them.
+    await this.setRecord(found.attributes.inode, { implicit: true });
+  }
+
+  async #removeIfEmpty(directory: FilePath): Promise<boolean> {
+    const place = { volume: directory.volume, path: volumePath(directory.names) };
+    try {
+      await this.#parts.gateway.durably({ kind: 'remove-directory', place });
+      return true;
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      if (NOWHERE.has(error.code)) return true;
+      if (error.code === 'not-empty' || error.code === 'attached' || error.code === 'protected') return false;
+      throw error;
+    }
+  }
+
+  async #removeEmptyParents(bucket: Bucket, names: readonly string[]): Promise<void> {
+    const { gateway } = this.#parts;
+    for (let depth = names.length - 1; depth > 0; depth--) {
+      const parent = bucketPath(bucket, names.slice(0, depth));
+      const attributes = await this.#attributesAt(parent, false);
+      if (attributes?.kind !== 'directory') continue;
+      const { entries } = await gateway.queryCatalog({
+        kind: 'list',
+        inode: attributes.inode,
+        after: '',
+        countMax: 1,
+      });
+      if (entries.length > 0 || (await this.recordOf(attributes)).implicit !== true) return;
+      if (!(await this.#removeIfEmpty(parent))) return;
+    }
+  }
+
+  /** The precondition of a change by entity tags of S3. */
+  preconditionOf({ ifMatch, ifNoneMatch }: ChangeConditions, key: string): Precondition {
+    return {
+      isAlways: ifMatch === undefined && ifNoneMatch === undefined,
+      check: async (current) => {
+        if (current === null && ifMatch !== undefined) throw noSuchKey(key);
+        const record = current === null ? {} : await this.recordOf(current);
+        const version =
+          current === null || record.implicit === true
+            ? null
+            : { etag: objectEtag(record, current), modifiedNs: current.modifiedNs };
+        const headers = { ifMatch, ifNoneMatch, ifModifiedSince: undefined, ifUnmodifiedSince: undefined };
+        checkForChange({ ...headers, ifRange: undefined }, version, `the object ${JSON.stringify(key)}`);
+      },
+    };
+  }
+
+  /** @throws S3Error `NoSuchBucket` if something is missing because the bucket is */
+  async #inBucket<Result>(bucket: Bucket, work: () => Promise<Result>): Promise<Result> {
+    // Keys create directories, but no bucket.
+    await this.#parts.buckets.directoryOf(bucket);
+    return work();
+  }
+}
+
+function ofContents({ inode, contents }: Attributes): readonly [number, number, number] {
+  return [inode, contents.epoch, contents.seq];
+}

@@ -1,0 +1,201 @@
+import { Readable } from 'node:stream';
+import { Busboy, type BusboyFileStream } from '@fastify/busboy';
+import type { FastifyReply } from 'fastify';
+import { parseJsonObject } from '../../wire/json.ts';
+import { contentTypeOf, isForm } from '../http/form.ts';
+import { UPLOAD_IDLE_MS } from '../http/upload.ts';
+import { sendXml } from './bucket-operations.ts';
+import type { Bucket } from './buckets.ts';
+import type { S3Call } from './call.ts';
+import { algorithmOf, claimedChecksum, PayloadCheck } from './checksums.ts';
+import { descriptionOf } from './object-record.ts';
+import type { ObjectStore } from './object-store.ts';
+import { S3Error } from './s3-error.ts';
+import { tagsOfXml } from './tags.ts';
+import { xmlParse } from './xml.ts';
+
+const FIELD_BYTES_MAX = 64 * 1024;
+const FIELDS_MAX = 100;
+/** Fields that a policy need not mention. */
+const FREE: ReadonlySet<string> = new Set(['x-amz-signature', 'file', 'policy']);
+
+/** Fields before the file, by their names in lower case; the file. */
+interface Form {
+  readonly fields: ReadonlyMap<string, string>;
+  readonly file: Readable;
+  readonly fileName: string;
+}
+
+/** What a policy allows. */
+export interface Policy {
+  readonly lengthMin: number;
+  readonly lengthMax: number;
+}
+
+/** An upload by a browser's form, whose policy the holder of a key has signed. */
+export async function postObject(
+  call: S3Call,
+  bucket: Bucket,
+  objects: ObjectStore,
+  nowMs: number,
+  authorize: (fields: ReadonlyMap<string, string>, policy: string) => void,
+): Promise<FastifyReply> {
+  const { request, reply } = call;
+  if (!isForm(contentTypeOf(request.raw)))
+    throw new S3Error('MalformedPOSTRequest', 'The body of a POST is multipart/form-data');
+  request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());
+  const { fields, file, fileName } = await receiveFields(call);
+  const policyText = fields.get('policy') ?? '';
+  authorize(fields, policyText);
+  const key = (fields.get('key') ?? '').replaceAll(/\$\{filename\}/g, fileName);
+  if (key === '') throw new S3Error('InvalidArgument', 'The form has no field "key" before the file');
+  const { lengthMin, lengthMax } =
+    policyText === ''
+      ? { lengthMin: 0, lengthMax: Number.POSITIVE_INFINITY }
+      : checkPolicy(policyText, { ...Object.fromEntries(fields), bucket: bucket.name, key }, nowMs);
+  const claim = claimedChecksum(Object.fromEntries(fields));
+  const algorithm = claim?.algorithm ?? algorithmOf(fields.get('x-amz-checksum-algorithm'));
+  const check = new PayloadCheck({ md5: null, sha256: null, algorithm, claimed: () => claim });
+  const tagging = fields.get('tagging');
+  const record = {
+    ...descriptionOf(Object.fromEntries(fields)),
+    tags: tagging === undefined ? {} : tagsOfXml(xmlParse(Buffer.from(tagging), 'Tagging')),
+  };
+  const removal = call.principal.kind === 'client' ? { by: call.principal.grant.name } : {};
+  const body = Readable.from(bounded(file, lengthMin, lengthMax), { objectMode: false });
+  await objects.put(
+    { bucket, key, conditions: { ifMatch: undefined, ifNoneMatch: undefined }, record, removal },
+    { body, check, lengthBytes: 0, announcedBytes: null },
+  );
+  const etag = `"${check.digests.md5.toString('hex')}"`;
+  reply.header('etag', etag);
+  return answer(call, bucket, key, fields, etag);
+}
+
+function answer(
+  call: S3Call,
+  bucket: Bucket,
+  key: string,
+  fields: ReadonlyMap<string, string>,
+  etag: string,
+): FastifyReply {
+  const location = `/${bucket.name}/${encodeURI(key)}`;
+  const redirect = fields.get('success_action_redirect') ?? fields.get('redirect');
+  const url = redirect !== undefined && URL.canParse(redirect) ? new URL(redirect) : null;
+  if (url !== null && /^https?:$/.test(url.protocol)) {
+    url.searchParams.set('bucket', bucket.name);
+    url.searchParams.set('key', key);
+    url.searchParams.set('etag', etag);
+    return call.reply.redirect(url.href, 303);
+  }
+  const status = fields.get('success_action_status');
+  call.reply.header('location', location);
+  if (status === '201') {
+    call.reply.code(201);
+    return sendXml(call, 'PostResponse', { Location: location, Bucket: bucket.name, Key: key, ETag: etag });
+  }
+  return call.reply.code(status === '200' ? 200 : 204).send();
+}
+
+/** Reads the fields of a form up to its file, which then flows. */
+function receiveFields({ request }: S3Call): Promise<Form> {
+  return new Promise((resolve, reject) => {
+    const fields = new Map<string, string>();
+    const malformed = (why: string): S3Error =>
+      new S3Error('MalformedPOSTRequest', `The form is malformed: ${why}`);
+    let parser: InstanceType<typeof Busboy>;
+    try {
+      parser = new Busboy({
+        headers: { 'content-type': contentTypeOf(request.raw) },
+        limits: { files: 1, fields: FIELDS_MAX, fieldSize: FIELD_BYTES_MAX },
+        preservePath: true,
+      });
+    } catch {
+      reject(malformed('its Content-Type has no boundary'));
+      return;
+    }
+    let file: BusboyFileStream | null = null;
+    parser.on('field', (name: string, value: string) => {
+      // Fields after the file are ignored, as by S3.
+      if (file === null) fields.set(name.toLowerCase(), value);
+    });
+    parser.on(
+      'file',
+      (_field: string, stream: BusboyFileStream, name: string | undefined, _encoding, type) => {
+        file = stream;
+        if (!fields.has('content-type') && type !== 'application/octet-stream' && type !== '')
+          fields.set('content-type', type);
+        resolve({ fields, file: stream, fileName: (name ?? '').replace(/^.*[/\\]/s, '') });
+      },
+    );
+    const fail = (why: string): void => {
+      file?.destroy(malformed(why));
+      reject(malformed(why));
+    };
+    parser.on('error', () => fail('its parts are not well-formed'));
+    parser.on('finish', () => {
+      if (file === null) reject(new S3Error('InvalidArgument', 'The form has no field "file"'));
+    });
+    request.raw.on('close', () => {
+      if (!request.raw.complete) fail('the connection has ended');
+    });
+    request.raw.pipe(parser);
+  });
+}
+
+async function* bounded(source: Readable, lengthMin: number, lengthMax: number): AsyncGenerator<Buffer> {
+  let received = 0;
+  for await (const part of source) {
+    received += (part as Buffer).length;
+    if (received > lengthMax)
+      throw new S3Error('EntityTooLarge', `The policy allows at most ${lengthMax} bytes`);
+    yield part as Buffer;
+  }
+  if (received < lengthMin)
+    throw new S3Error('EntityTooSmall', `The policy demands at least ${lengthMin} bytes`);
+}
+
+/** Checks the fields of a form against its policy, in base64. @throws S3Error `AccessDenied`, `InvalidPolicyDocument` */
+export function checkPolicy(base64: string, fields: Readonly<Record<string, string>>, nowMs: number): Policy {
+  const invalid = (why: string): S3Error =>
+    new S3Error('InvalidPolicyDocument', `The policy is invalid: ${why}`);
+  const policy = parseJsonObject(Buffer.from(base64, 'base64').toString());
+  const { expiration, conditions } = (policy ?? {}) as Readonly<Record<string, unknown>>;
+  const endMs = typeof expiration === 'string' ? Date.parse(expiration) : Number.NaN;
+  if (Number.isNaN(endMs)) throw invalid('"expiration" is no time');
+  if (endMs <= nowMs) throw new S3Error('AccessDenied', 'The policy has expired');
+  if (!Array.isArray(conditions) || conditions.length === 0) throw invalid('"conditions" is no list');
+  const mentioned = new Set<string>();
+  let [lengthMin, lengthMax] = [0, Number.POSITIVE_INFINITY];
+  for (const condition of conditions as unknown[]) {
+    const rules = Array.isArray(condition) ? [condition as unknown[]] : equalities(condition, invalid);
+    for (const [operator, name, value] of rules) {
+      if (operator === 'content-length-range') {
+        [lengthMin, lengthMax] = [Number(name), Number(value)];
+        if (!(lengthMin >= 0 && lengthMax >= lengthMin)) throw invalid('a range of lengths is malformed');
+        continue;
+      }
+      if (typeof name !== 'string' || !name.startsWith('$') || typeof value !== 'string')
+        throw invalid(`a condition is ${JSON.stringify(condition)}`);
+      const field = name.slice(1).toLowerCase();
+      mentioned.add(field);
+      const given = fields[field] ?? '';
+      const fits =
+        operator === 'eq' ? given === value : operator === 'starts-with' ? given.startsWith(value) : null;
+      if (fits === null) throw invalid(`the operator ${JSON.stringify(operator)} is unknown`);
+      if (!fits)
+        throw new S3Error('AccessDenied', `The policy does not allow this value of the field "${field}"`);
+    }
+  }
+  const extra = Object.keys(fields).find(
+    (name) => !mentioned.has(name) && !FREE.has(name) && !name.startsWith('x-ignore-') && name !== 'bucket',
+  );
+  if (extra !== undefined)
+    throw new S3Error('AccessDenied', `The policy does not mention the field "${extra}"`);
+  return { lengthMin, lengthMax };
+}
+
+function equalities(condition: unknown, invalid: (why: string) => S3Error): unknown[][] {
+  if (typeof condition !== 'object' || condition === null) throw invalid('a condition is no object');
+  return Object.entries(condition).map(([name, value]) => ['eq', `$${name}`, value]);
+}
