@@ -125,8 +125,8 @@ export class Buckets {
 
   async #create({ name, volume, names }: Bucket): Promise<void> {
     if (this.#root.kind === 'volumes') {
-      const { servers } = await this.#gateway.queryCatalog({ kind: 'servers', counts: false });
-      const replicas = Math.min(REPLICAS_DEFAULT, servers.filter(({ state }) => state === 'in').length);
+      // Also servers that have not registered yet: they are about to.
+      const replicas = Math.min(REPLICAS_DEFAULT, this.#gateway.services.status.urls.size);
       const settings = { replicas, policy: 'quorum', objectBytes: OBJECT_BYTES } as const;
       await this.#gateway.durably({ kind: 'volume-create', name, ...settings });
       return;

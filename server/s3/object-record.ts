@@ -62,8 +62,8 @@ export function decodeRecord(base64: string | undefined): ObjectRecord {
   const { of, computed, headers, meta, tags, upload, implicit } = value as Record<string, unknown>;
   const isOf = Array.isArray(of) && of.length === 3 && of.every(Number.isSafeInteger);
   return {
-    ...(isTexts(headers) ? { headers } : {}),
-    ...(isTexts(meta) ? { meta } : {}),
+    ...(areHeaders(headers) ? { headers } : {}),
+    ...(areHeaders(meta) ? { meta } : {}),
     ...(isTexts(tags) ? { tags } : {}),
     ...(isOf && isComputed(computed) ? { of: of as unknown as [number, number, number], computed } : {}),
     ...(typeof upload === 'string' ? { upload } : {}),
@@ -76,8 +76,16 @@ function isTexts(value: unknown): value is Readonly<Record<string, string>> {
     typeof value === 'object' &&
     value !== null &&
     !Array.isArray(value) &&
+    Object.values(value).every((text) => typeof text === 'string')
+  );
+}
+
+/** Whether all can be headers of an answer: a user of a mount may have written anything. */
+function areHeaders(value: unknown): value is Readonly<Record<string, string>> {
+  return (
+    isTexts(value) &&
     Object.entries(value).every(
-      ([name, text]) => typeof text === 'string' && isHeaderText(text) && /^[\x21-\x7e -ÿ]*$/.test(name),
+      ([name, text]) => /^[\w!#$%&'*+.^`|~-]+$/.test(name) && /^[\t\x20-\x7e\x80-\xff]*$/.test(text),
     )
   );
 }
@@ -100,11 +108,6 @@ function isComputed(value: unknown): value is Computed {
     (checksum === undefined || isChecksum) &&
     (parts === undefined || (Array.isArray(parts) && parts.every(isParts)))
   );
-}
-
-/** Whether the text can be the value of a header: a mount may have written any. */
-function isHeaderText(text: string): boolean {
-  return /^[\t\x20-\x7e\x80-\xff\u0100-\uffff]*$/.test(text);
 }
 
 /** Returns what was computed of the contents, unless they have changed since. */
