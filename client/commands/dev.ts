@@ -10,6 +10,7 @@ import { durationOption, wholeNumber } from './cluster-command.ts';
 
 const PORT_MAX = 65_535;
 const SERVERS_MAX = 15;
+const S3_PORT = 7480;
 
 interface DevOptions {
   readonly servers: number;
@@ -19,6 +20,7 @@ interface DevOptions {
   readonly lease: number;
   readonly clockSkew: number;
   readonly secure?: true;
+  readonly s3?: true;
   readonly json?: true;
 }
 
@@ -41,6 +43,7 @@ export function addDevCommand(program: Command): void {
     .addOption(durationOption('--lease <duration>', 'how long a lease lasts', 2_000))
     .addOption(durationOption('--clock-skew <duration>', 'how far clocks may differ', 100))
     .option('--secure', 'with certificates and tokens, which are made in the folder of the data')
+    .option('--s3', `with S3, on the ports from ${S3_PORT} on`)
     .option('--json', 'print one line of JSON as soon as everything is usable')
     .action(runDev);
 }
@@ -58,6 +61,8 @@ async function runDev(options: DevOptions): Promise<void> {
     leaseMs: options.lease,
     clockSkewMs: options.clockSkew,
     isSecure: options.secure === true,
+    s3Ports:
+      options.s3 === true ? Array.from({ length: options.servers }, (_, index) => S3_PORT + index) : [],
     onUnexpectedEnd: (server, how, servers) => {
       process.stderr.write(`leasehold: Server ${server.plan.id} ${how}; ${describeRemaining(servers)}\n`);
       process.stderr.write(
@@ -90,6 +95,7 @@ function print(cluster: DevCluster, options: DevOptions): void {
     url: plan.url,
     pid,
     data: plan.data,
+    ...(typeof plan.s3 === 'string' ? { s3: plan.s3 } : {}),
   }));
   if (options.json) {
     printJson({
@@ -103,6 +109,7 @@ function print(cluster: DevCluster, options: DevOptions): void {
   printTable(rows, ['SERVER', 'URL', 'PID', 'DATA']);
   printLine('');
   printLine(`Dashboard: ${servers[0]?.url}/`);
+  if (servers[0]?.s3 !== undefined) printLine(`S3: ${s3Line(servers[0].s3, cluster.credentials)}`);
   printLine(
     `Volume "${DevCluster.VOLUME}" is ready${mount === null ? '' : `, mounted on ${mount}`}. Ctrl-C stops the cluster.`,
   );
@@ -113,4 +120,9 @@ function print(cluster: DevCluster, options: DevOptions): void {
   const own = join(cluster.credentials, 'admin');
   printLine(`And: export LEASEHOLD_CA=${join(own, 'ca.pem')} LEASEHOLD_TOKEN_FILE=${join(own, 'token')}`);
   printLine('Tokens of smaller roles are beside it, in "writer" and "reader".');
+}
+
+function s3Line(url: string, credentials: string | null): string {
+  if (credentials === null) return `${url}, with any access key`;
+  return `${url}, with the keys of "leasehold token s3 admin --tokens ${join(credentials, 'authority', 'tokens.json')}"`;
 }

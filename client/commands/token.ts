@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { s3CredentialsOf } from '../../platform/s3-credentials.ts';
 import type { Role } from '../../wire/access.ts';
 import { refuseExisting, SECRET_MODE, writeAtomically } from '../certificates/files.ts';
 import {
@@ -95,9 +96,25 @@ export function addTokenCommands(program: Command): void {
       printLine(`${name} is revoked in ${options.tokens}: ${RELOAD_HINT}`);
     });
 
+  tokensOption(token.command('s3'))
+    .description('print the S3 access key of a token, and its secret, which "rekey" changes')
+    .argument('<name>', 'name of the holder')
+    .option('--json', 'print them as JSON')
+    .action(async (name: string, options: TokenOptions & { readonly json?: true }) => {
+      const { keys, tokens } = await knownTokens(options.tokens);
+      const found = tokens.find((one) => one.name === name);
+      const [key] = keys;
+      if (found === undefined || key === undefined)
+        throw notFoundFailure(`There is no token "${name}" in ${options.tokens}`);
+      const credentials = s3CredentialsOf(key, found);
+      if (options.json) return printJson(credentials);
+      printLine(`AWS_ACCESS_KEY_ID=${credentials.accessKeyId}`);
+      printLine(`AWS_SECRET_ACCESS_KEY=${credentials.secretAccessKey}`);
+    });
+
   tokensOption(token.command('rekey'))
     .description(
-      'create a new key for signing capabilities; the previous one stays valid until the next rekey',
+      'create a new key for capabilities and S3 secrets; the previous one stays valid until the next rekey',
     )
     .action(async (options: TokenOptions) => {
       const known = await knownTokens(options.tokens);

@@ -30,6 +30,8 @@ export interface DevClusterOptions {
   readonly leaseMs: number;
   readonly clockSkewMs: number;
   readonly isSecure?: boolean;
+  /** One for each server, or none: without S3. */
+  readonly s3Ports?: readonly number[];
   readonly onUnexpectedEnd: (server: ServerProcess, how: string, servers: readonly ServerProcess[]) => void;
 }
 
@@ -56,8 +58,8 @@ export class DevCluster {
     this.#folder = folder;
     this.credentials = options.isSecure === true ? join(folder, CREDENTIALS) : null;
     this.access = this.credentials === null ? Access.NONE : new Access(adminFiles(this.credentials));
-    const { leaseMs, clockSkewMs, onUnexpectedEnd } = options;
-    const plans = planServers(options.ports, folder, this.credentials, [
+    const { leaseMs, clockSkewMs, onUnexpectedEnd, s3Ports = [] } = options;
+    const plans = planServers({ ...options, s3Ports }, folder, this.credentials, [
       ...['--lease', `${leaseMs}ms`],
       ...['--clock-skew', `${clockSkewMs}ms`],
       ...['--named-lease-max', `${Math.max(NAMED_LEASE_MAX_MS, NAMED_LEASE_PER_SKEW_MIN * clockSkewMs)}ms`],
@@ -79,7 +81,7 @@ export class DevCluster {
 
   /** Starts the servers; resolves when the volume can be used. Cleans up after a failure. */
   static async start(options: DevClusterOptions): Promise<DevCluster> {
-    for (const port of options.ports) await assertPortFree(port);
+    for (const port of [...options.ports, ...(options.s3Ports ?? [])]) await assertPortFree(port);
     const folder = await makeFolder(options.data);
     if (options.isSecure === true) await makeCredentials(join(folder, CREDENTIALS), options.ports.length);
     const cluster = new DevCluster(options, folder, await DevControl.start());
@@ -177,11 +179,12 @@ function adminFiles(credentials: string): AccessFiles {
 }
 
 function planServers(
-  ports: readonly number[],
+  { ports, s3Ports }: { readonly ports: readonly number[]; readonly s3Ports: readonly number[] },
   folder: string,
   credentials: string | null,
   timing: readonly string[],
 ): Omit<ServerPlan, 'access'>[] {
+  const scheme = credentials === null ? 'http' : 'https';
   const addresses = ports.map((port) => `${HOST}:${port}`);
   const peers = addresses.flatMap((address, index) => ['--peer', `s${index + 1}=${address}`]);
   return addresses.map((address, index) => {
@@ -190,8 +193,9 @@ function planServers(
     return {
       id,
       address,
-      url: `${credentials === null ? 'http' : 'https'}://${address}`,
+      url: `${scheme}://${address}`,
       data,
+      s3: s3Ports[index] === undefined ? null : `${scheme}://${HOST}:${s3Ports[index]}`,
       log: join(folder, `${id}.log`),
       argv: [
         '--id',
@@ -202,6 +206,7 @@ function planServers(
         '--data',
         data,
         ...timing,
+        ...(s3Ports[index] === undefined ? [] : ['--s3-listen', `${HOST}:${s3Ports[index]}`]),
         ...securityOptions(credentials, id),
       ],
     };

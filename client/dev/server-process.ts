@@ -21,6 +21,8 @@ export interface ServerPlan {
   readonly url: string;
   readonly address: string;
   readonly data: string;
+  /** URL of its S3 interface; null or absent: without. */
+  readonly s3?: string | null;
   readonly log: string;
   readonly argv: readonly string[];
   readonly access: Access;

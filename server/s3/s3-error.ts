@@ -74,7 +74,7 @@ export class S3Error extends ServiceError {
   }
 }
 
-/** What an S3 client is told about a failure of the file system. */
+/** How a failure of the file system is reported to a client of S3. */
 const OF_SERVICE: Partial<Record<ErrorCode, S3Code>> = {
   'bad-request': 'InvalidRequest',
   unauthorized: 'AccessDenied',

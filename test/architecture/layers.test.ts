@@ -29,6 +29,7 @@ const LAYERS: Readonly<Record<string, Layer>> = {
     node: true,
     packages: [
       '@fastify/busboy',
+      'saxes',
       '@fastify/compress',
       '@prometheus-io/client',
       'ajv',

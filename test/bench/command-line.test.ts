@@ -17,6 +17,7 @@ for (const [program, name] of [
   ['lease/main.ts', 'bench:lease'],
   ['replication/main.ts', 'bench:replication'],
   ['mount/main.ts', 'bench:mount'],
+  ['s3/main.ts', 'bench:s3'],
   ['scale/main.ts', 'bench:scale'],
 ] as const) {
   test(`a typing error ends ${name} with code 2 and a message above the usage`, () => {

@@ -77,6 +77,7 @@ test('the minimum; everything else has a default', () => {
     clientRequestsPerS: Infinity,
     clientRequestsOpen: 2_000,
     addressConnections: 2_000,
+    s3: null,
     tls: null,
     tokens: null,
     insecureNetwork: false,
