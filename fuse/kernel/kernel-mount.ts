@@ -62,7 +62,9 @@ export async function mountWithKernel(
   let device: string;
   try {
     const mount = () => mountDevice(fd, mountpoint, options.source, options.kernelOptions);
-    await (options.deviceNumber === null ? mount() : withDeviceNumber(options.deviceNumber, mountpoint, mount));
+    await (options.deviceNumber === null
+      ? mount()
+      : withDeviceNumber(options.deviceNumber, mountpoint, mount));
     const mounted = await mountAt(mountpoint);
     if (mounted === null) throw new Error(`The mount on "${mountpoint}" is not in /proc/self/mountinfo`);
     device = mounted.device;
