@@ -64,7 +64,7 @@ test('NFS by Ganesha on a mount of a real cluster', { skip, timeout: 600_000 }, 
   });
 
   await t.test('names that another mount changes are seen at once, in a directory with many', async () => {
-    const count = isLong ? 20_000 : 300;
+    const count = isLong ? 20_000 : 150;
     await mkdir(other.path('d', 'many'));
     const script = 'seq -f f%05g 0 "$1" | xargs touch';
     await runOk('sh', ['-c', script, 'sh', String(count - 1)], { cwd: other.path('d', 'many') });
