@@ -112,6 +112,20 @@ test('NFS by Ganesha on a mount of a real cluster', { skip, timeout: 600_000 }, 
     },
   );
 
+  const noLists = spawnSync('setfacl', ['--version']).status === 0 ? false : 'setfacl is not installed';
+  await t.test('access control lists of the mount hold', { skip: noLists }, async () => {
+    for (const [name, mode, list] of [
+      ['allowed', '600', `u:${USER}:r`],
+      ['refused', '644', `u:${USER}:-`],
+    ] as const) {
+      await writeFile(other.path('d', name), name);
+      await runOk('chmod', [mode, other.path('d', name)]);
+      await runOk('setfacl', ['-m', list, other.path('d', name)]);
+    }
+    assert.equal(await client.call('read', '/d/allowed'), 'allowed');
+    await assert.rejects(client.call('read', '/d/refused'), /EACCES/);
+  });
+
   await t.test('the death of a primary is a pause', async () => {
     await client.call('write', '/d/survives', 'before');
     await client.call('open', '/d/survives');

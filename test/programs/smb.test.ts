@@ -171,7 +171,7 @@ test('SMB by Samba on a mount of a real cluster', { skip, timeout: 900_000 }, as
     }
   });
 
-  await t.test('without the mount, nobody connects to the directory below', async () => {
+  await t.test('without the mount, no client reaches the directory below', async () => {
     await mount.unmount();
     assert.match((await samba.smbclient(ROOT, 'ls')).text, /NT_STATUS_/);
   });
