@@ -138,9 +138,9 @@ test('SMB by Samba on a mount of a real cluster', { skip, timeout: 900_000 }, as
     assert.equal((await stat(other.path('own', 'a'))).uid, nobody);
     if (spawnSync('setfacl', ['--version']).status === 0) {
       await writeFile(other.path('d', 'listed'), 'x', { mode: 0o644 });
-      await samba.smbclientOk(USER, `lcd ${local}; get d/listed`);
+      await samba.smbclientOk(USER, `lcd ${local}; get d/listed listed`);
       await runOk('setfacl', ['-m', `u:${USER}:-`, other.path('d', 'listed')]);
-      const { text } = await samba.smbclient(USER, `lcd ${local}; get d/listed`);
+      const { text } = await samba.smbclient(USER, `lcd ${local}; get d/listed listed`);
       assert.match(text, /NT_STATUS_ACCESS_DENIED/);
     }
     const guest = ['//127.0.0.1/main', '-p', String(samba.port), '-N', '-c', 'ls'];
