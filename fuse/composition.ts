@@ -83,6 +83,7 @@ export async function mountCluster(
     // Access control lists refer to the stored owners and modes.
     acls: isAsStored(settings),
     creationTimes: settings.creationTimes,
+    deviceNumber: settings.deviceNumber,
   });
   return {
     ...{ ...mounted, limitMs, cache: mode },

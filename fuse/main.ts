@@ -20,7 +20,7 @@ import { withDeadline } from './deadline.ts';
 import { errnoName, messageOf } from './errno.ts';
 import { stderrLog } from './log.ts';
 import { OwnLog } from './own-log.ts';
-import { expiresNames, TransportError, transportNamed } from './transports.ts';
+import { expiresNames, TransportError, transportOf } from './transports.ts';
 
 const USAGE =
   'usage: fuse/main.ts [--servers URL,URL,…] [-o OPTION,OPTION=VALUE,…] VOLUME[:/DIRECTORY] DIR; docs/mount.md has the options';
@@ -47,7 +47,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
   const log = stderrLog(world, settings.logLevel);
   const ownLog = new OwnLog(world);
   try {
-    const transport = transportNamed(settings.transport);
+    const transport = transportOf(settings);
     const mounted = await mountCluster(settings, {
       ...{ world, log, transport, expiresNames: expiresNames(transport) },
       access: new Access(accessFiles(settings.access)),

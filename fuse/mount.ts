@@ -42,6 +42,7 @@ export interface MountOptions
   readonly xattrs: boolean;
   readonly acls?: boolean;
   readonly creationTimes?: boolean;
+  readonly deviceNumber?: number | null;
   readonly log: Log;
   /** Absent: no junction is crossed. */
   readonly nested?: NestedOptions;
@@ -91,11 +92,11 @@ export async function mountVolume(
   const fileSystem = nestedCalls(volumes);
   try {
     await withDeadline(world, fileSystem.attributes(root), limitMs, 'The request for the root');
-    const { source, xattrs, acls = true, creationTimes = false, directory } = options;
+    const { source, xattrs, acls = true, creationTimes = false, deviceNumber = null, directory } = options;
     const { kernelOptions = usualOptions(), present = (same) => same } = options;
     const gate = new WriteGate();
     const mounted = await transport(directory, gate.over(fileSystem), {
-      ...{ source, kernelOptions, present, world, limitMs, xattrs, acls, creationTimes, log },
+      ...{ source, kernelOptions, present, world, limitMs, xattrs, acls, creationTimes, deviceNumber, log },
       ...(options.deadlineOf === undefined ? {} : { deadlineOf: options.deadlineOf }),
       cache: nestedPolicy(volumes),
     });

@@ -170,6 +170,8 @@ export interface TransportOptions {
   /** The kernel requests access control lists, and checks them. */
   readonly acls: boolean;
   readonly creationTimes: boolean;
+  /** The minor device number of the mount; null: the kernel chooses one. */
+  readonly deviceNumber: number | null;
   readonly log: Log;
 }
 

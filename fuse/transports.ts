@@ -34,6 +34,19 @@ export function transportNamed(name: TransportName): Transport {
   );
 }
 
+/** @throws TransportError if the kernel must have a device number and cannot */
+export function transportOf({
+  transport,
+  deviceNumber,
+}: Pick<MountSettings, 'transport' | 'deviceNumber'>): Transport {
+  if (deviceNumber === null) return transportNamed(transport);
+  if (transport !== 'native') return transportNamed('kernel');
+  throw new TransportError(
+    'the option "device_number" needs the transport "kernel"',
+    'leave out device_number, or transport=native',
+  );
+}
+
 /** Whether the kernel drops single names on request, so that it may cache names until a recall. */
 export function expiresNames(transport: Transport): boolean {
   return transport === mountWithKernel && kernelExpiresNames();

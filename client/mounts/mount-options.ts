@@ -37,6 +37,8 @@ export interface MountSettings {
   /** Servers of this zone answer reads where they can; null: any do. */
   readonly zone: string | null;
   readonly creationTimes: boolean;
+  /** The minor device number of the mount; null: the kernel chooses one. */
+  readonly deviceNumber: number | null;
   readonly transport: 'auto' | 'kernel' | 'native';
 }
 
@@ -211,6 +213,12 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
   choiceOption('facts', VIRTUAL_XATTRS, 'deprecated: `virtual_xattrs`', (virtualXattrs) => ({
     virtualXattrs,
   })),
+  valued(
+    'device_number',
+    'NUMBER',
+    'the mount has the device number 0:NUMBER (`st_dev`) each time, as NFS servers need it; without it the kernel chooses one; needs `transport=kernel`',
+    (text) => ({ deviceNumber: deviceNumberOf(text) }),
+  ),
   valued('fsname', 'TEXT', 'what `df` and the table of mounts show as the source', (source) => ({ source })),
   choiceOption(
     'log_level',
@@ -259,6 +267,7 @@ const DEFAULTS: MountSettings = {
   localReads: true,
   zone: null,
   creationTimes: false,
+  deviceNumber: null,
   transport: 'auto',
 };
 
@@ -458,6 +467,12 @@ function idOf(text: string): number {
   const id = /^[0-9]{1,10}$/.test(text) ? Number(text) : Number.NaN;
   if (!(id < 0xffff_ffff)) throw new Error(`"${text}" is not the number of a user or group`);
   return id;
+}
+
+function deviceNumberOf(text: string): number {
+  const number = /^[0-9]{1,4}$/.test(text) ? Number(text) : 0;
+  if (number === 0) throw new Error(`"${text}" is not a number from 1 to 9999`);
+  return number;
 }
 
 function maskOf(text: string): number {

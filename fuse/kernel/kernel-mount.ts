@@ -9,6 +9,7 @@ import { tuneKernel } from '../transport/kernel-tuning.ts';
 import { guardMount } from '../transport/mount-guard.ts';
 import type { FileSystemCalls, Log, MountedTransport, TransportOptions } from '../transport.ts';
 import { connectKernel, type KernelDevice } from './connection.ts';
+import { withDeviceNumber } from './device-number.ts';
 import { abortConnection, mountDevice, unmountDirectory } from './mount-programs.ts';
 import { readRequests } from './reader.ts';
 import type { Send } from './replier.ts';
@@ -60,7 +61,10 @@ export async function mountWithKernel(
   const fd = openSync(DEVICE, 'r+');
   let device: string;
   try {
-    await mountDevice(fd, mountpoint, options.source, options.kernelOptions);
+    const mount = () => mountDevice(fd, mountpoint, options.source, options.kernelOptions);
+    await (options.deviceNumber === null
+      ? mount()
+      : withDeviceNumber(options.deviceNumber, mountpoint, mount));
     const mounted = await mountAt(mountpoint);
     if (mounted === null) throw new Error(`The mount on "${mountpoint}" is not in /proc/self/mountinfo`);
     device = mounted.device;

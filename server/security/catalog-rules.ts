@@ -78,8 +78,8 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   sweep: 'server',
 };
 
-/** Whether a query is about one volume, about the whole cluster, or open to every client. */
-const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'cluster' | 'any-client'>> = {
+/** Whether a query is about one volume, one inode, the whole cluster, or open to every client. */
+const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'one-inode' | 'cluster' | 'any-client'>> = {
   resolve: 'volume',
   lookup: 'volume',
   attributes: 'volume',
@@ -97,7 +97,8 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'cluster' | 'any-client
   outcome: 'cluster',
   'missing-commands': 'cluster',
   existing: 'cluster',
-  paths: 'cluster',
+  // A mount finds the directory above a file handle by it; servers query the paths of many inodes.
+  paths: 'one-inode',
   // A client finds the servers by it.
   servers: 'any-client',
   voters: 'cluster',
@@ -145,12 +146,17 @@ export function queryTargets(body: unknown): AccessTargets | null {
   const kind = kindIn(body, 'query');
   const rule = kind !== null && Object.hasOwn(QUERIES, kind) ? QUERIES[kind as Query['kind']] : 'cluster';
   if (rule === 'any-client') return null;
-  if (rule === 'cluster')
+  const request = objectIn(body, 'query') ?? {};
+  const { inodes } = request;
+  const [inode, ...others]: unknown[] = Array.isArray(inodes) ? inodes : [];
+  if (rule === 'one-inode' && typeof inode === 'number' && others.length === 0)
+    return { volumes: [], inodes: [inode] };
+  if (rule !== 'volume')
     throw new ServiceError(
       'forbidden',
       'This query is about the whole cluster, and the credentials are for some volumes only',
     );
-  return targetsOf(objectIn(body, 'query') ?? {});
+  return targetsOf(request);
 }
 
 function targetsOf(request: Readonly<Record<string, unknown>>): AccessTargets {

@@ -99,6 +99,9 @@ test('values are checked', () => {
   assert.match(refused('cache=ttl:1').message, /"1" is not a duration such as 1s or 500ms, as in ttl:1s/);
   assert.deepEqual(parseMountOptions(['cache=ttl:1.5s']).cache, { kind: 'ttl', ageMs: 1_500 });
   assert.deepEqual(parseMountOptions(['cache=ttl:0']).cache, { kind: 'strict' });
+  for (const number of ['0', '10000', '0:5'])
+    assert.match(refused(`device_number=${number}`).message, /not a number from 1 to 9999/);
+  assert.equal(parseMountOptions(['device_number=1001']).deviceNumber, 1001);
   assert.match(refused('uid').message, /needs a value, as in uid=NUMBER/);
   assert.match(refused('ro=1').message, /takes no value/);
   assert.match(refused('virtual_xattrs=some').message, /not auto, listed or hidden/);

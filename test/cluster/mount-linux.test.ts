@@ -63,6 +63,34 @@ test('calls of Linux on a mount of a real cluster', { skip, timeout: 300_000 }, 
     },
   );
 
+  await t.test('a mount has the device number that it was given, and no other mount has', async () => {
+    const number = 2_000 + Math.floor(Math.random() * 6_000);
+    const options = ['-o', `transport=kernel,device_number=${number}`];
+    const first = await ClusterMount.start(cluster, 'main', ...options);
+    try {
+      assert.equal((await runOk('mountpoint', ['-d', first.directory])).text.trim(), `0:${number}`);
+      await assert.rejects(ClusterMount.start(cluster, 'main', ...options), /0:\d+ is in use.*NFS server/s);
+    } finally {
+      await first.stop();
+    }
+    // Both at once: each takes numbers of others for a moment.
+    const next = String(number + 1);
+    const beside = ['-o', `transport=kernel,device_number=${next}`];
+    const both = await Promise.all(
+      [options, beside].map((own) => ClusterMount.start(cluster, 'main', ...own)),
+    );
+    const devices = both.map(async ({ directory }) =>
+      (await runOk('mountpoint', ['-d', directory])).text.trim(),
+    );
+    try {
+      assert.deepEqual(await Promise.all(devices), [`0:${number}`, `0:${next}`]);
+    } finally {
+      await Promise.all(both.map((one) => one.stop()));
+    }
+    const native = ['-o', `transport=native,device_number=${number}`];
+    await assert.rejects(ClusterMount.start(cluster, 'main', ...native), /needs the transport "kernel"/);
+  });
+
   await t.test('an overlay of Linux has its upper directory on the mount', async (t) => {
     const lower = mkdtempSync(join(tmpdir(), 'leasehold-lower-'));
     const merged = mkdtempSync(join(tmpdir(), 'leasehold-merged-'));

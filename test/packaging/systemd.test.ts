@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -34,6 +34,28 @@ test('systemd finds no fault in the units', { skip }, async (t) => {
     // It reads units of the machine itself on the way, which are not the subject.
     const said = `${stdout}${stderr}`.split('\n').filter((line) => line.includes('leasehold'));
     assert.deepEqual(said, [], unit);
+  }
+});
+
+test('systemd finds no fault in the settings of the gateways', { skip }, async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'leasehold-gateways-'));
+  t.after(() => rm(folder, { recursive: true }));
+  const mount = await readFile(join(UNITS, 'leasehold-mount@.service'), 'utf8');
+  const here = mount.replace('ExecStart=leasehold ', `ExecStart=${LAUNCHER} `);
+  await writeFile(join(folder, 'leasehold-mount@.service'), here);
+  for (const [gateway, unit] of [
+    ['nfs-ganesha', 'nfs-ganesha.service'],
+    ['samba', 'smbd.service'],
+  ] as const) {
+    await writeFile(join(folder, unit), `[Service]\nExecStart=/bin/true\n`);
+    await cp(join(UNITS, '..', gateway, `${unit}.d`), join(folder, `${unit}.d`), { recursive: true });
+    const { stdout, stderr } = await run('systemd-analyze', ['verify', '--man=no', join(folder, unit)], {
+      env: { ...process.env, SYSTEMD_UNIT_PATH: `${folder}:` },
+    });
+    const said = `${stdout}${stderr}`.split('\n').filter((line) => /leasehold|ganesha|smbd/.test(line));
+    assert.deepEqual(said, [], unit);
+    const settings = await readFile(join(folder, `${unit}.d`, 'leasehold.conf'), 'utf8');
+    assert.match(settings, /^After=leasehold-mount@main\.service$/m);
   }
 });
 

@@ -237,6 +237,10 @@ test('a token for a volume reaches that volume, by name, path and number, and no
   assert.equal(await codeOf(scoped.resolve('main', '/a')), 'ok');
   const { inode, replicas } = await root.resolve('other', '/a');
   const otherRoot = (await root.resolve('other', '/')).inode;
+  const { inode: own } = await scoped.resolve('main', '/a');
+  // File handles of a mount lead to the directory above by it.
+  const path = { inode: own, volume: 'main', path: '/a' };
+  assert.deepEqual((await scoped.query({ kind: 'paths', inodes: [own] })).paths, [path]);
   const place = { volume: 'main', path: '/mine' };
   const attributes = { mode: 0o755, uid: 0, gid: 0 };
   const work: Record<string, Promise<unknown>> = {
@@ -245,6 +249,8 @@ test('a token for a volume reaches that volume, by name, path and number, and no
     lookup: scoped.query({ kind: 'lookup', parent: otherRoot, name: 'a' }),
     list: scoped.query({ kind: 'list', inode: otherRoot, after: '', countMax: 1 }),
     placed: scoped.query({ kind: 'placed', inodes: [inode] }),
+    path: scoped.query({ kind: 'paths', inodes: [inode] }),
+    paths: scoped.query({ kind: 'paths', inodes: [own, inode] }),
     trash: scoped.query({ kind: 'trash', volume: 'other', path: '/', after: null, countMax: 1 }),
     restore: scoped.command({ kind: 'trash-restore', volume: 'main', inode }),
     empty: scoped.command({ kind: 'trash-empty', volume: 'other', countMax: 1 }),

@@ -77,6 +77,7 @@ test('the kernel queries an inode once, and again after it is invalidated', {
       xattrs: false,
       acls: false,
       creationTimes: false,
+      deviceNumber: null,
       log: (level: string, message: string) => assert.notEqual(level, 'error', message),
     },
     cache: { attributesMs: 0, validMs: () => LONG_MS, nameValidMs: null, isGranted: null },
@@ -138,7 +139,7 @@ test('the kernel looks up a granted name once, and again after its recall', {
   const mounted = await mountWithKernel(directory, file.calls() as FileSystemCalls, {
     world: systemWorld,
     ...{ source: 'test', kernelOptions: ['nosuid'], present: (same: Attributes) => same, limitMs: 10_000 },
-    ...{ xattrs: false, acls: false, creationTimes: false, log: () => undefined },
+    ...{ xattrs: false, acls: false, creationTimes: false, deviceNumber: null, log: () => undefined },
     cache: {
       ...{ attributesMs: 0, validMs: () => LONG_MS, nameValidMs: () => LONG_MS },
       isGranted: () => true,

@@ -72,7 +72,7 @@ class Exchange {
     const options = {
       world,
       ...{ source: 'test', kernelOptions: [], present: (same: Attributes) => same, limitMs: LIMIT_MS },
-      ...{ xattrs: true, acls: true, creationTimes: true, log, backgroundMax: 64, cache },
+      ...{ xattrs: true, acls: true, creationTimes: true, deviceNumber: null, log, backgroundMax: 64, cache },
       notices: {
         drop: async (inode: number) => void this.dropped.push(inode),
         expire: async ({ name }: Place) => void this.expired.push(name),
