@@ -5,7 +5,7 @@
 The holder of the lease leads. Its token is the number of its term: each later leader has a larger one.
 """
 
-from worker import Worker, parser_of, pause, start, stopping
+from worker import Worker, client_of, parser_of, pause, run, stopping
 
 
 def leader_of(client, name):
@@ -18,7 +18,7 @@ def main():
     parser = parser_of(__doc__.splitlines()[0], "examples/leader")
     parser.add_argument("--address", default="127.0.0.1:0", help="where other programs reach this one if it leads")
     options = parser.parse_args()
-    client = start(options)
+    client = client_of(options)
     while not stopping.is_set():
         keys = {"address": options.address}
         with client.acquire(options.name, options.owner, options.ttl_ms / 1000, keys) as lease:
@@ -28,4 +28,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -50,15 +50,23 @@ class Unavailable(Exception):
     """No server answered in time. A change may have been executed."""
 
 
-class LeaseClient:
-    """Any server takes any request, so the next one is asked if one fails."""
+class Stopped(Exception):
+    """The program stops while it waits for a lease."""
 
-    def __init__(self, servers, token=None, ca=None, patience_s=30):
+
+class LeaseClient:
+    """Any server takes any request, so the next one is asked if one fails.
+
+    Where it waits for a lease, it raises Stopped within SILENCE_S of stopping.set().
+    """
+
+    def __init__(self, servers, token=None, ca=None, patience_s=30, stopping=None):
         self._servers = [urllib.parse.urlsplit(server) for server in servers]
         self._token = token
         self._tls = ssl.create_default_context(cafile=ca) if ca else None
         self._patience_s = patience_s
         self._preferred = 0
+        self._stopping = stopping or threading.Event()
 
     @property
     def server(self):
@@ -75,6 +83,8 @@ class LeaseClient:
         until_s = None if wait_s is None else now_s() + wait_s
         try:
             while True:
+                if self._stopping.is_set():
+                    raise Stopped(f'Waiting for lease "{name}"')
                 try:
                     grant, sent_s = self.change("POST", lease_path(name), session, body, attempt_s=ttl_s)
                 except LeaseError as error:
@@ -126,16 +136,13 @@ class LeaseClient:
             connection.close()
 
     def wait_until_free(self, name, limit_s):
-        """Returns when the lease may be free: reported as such, or after limit_s from the last report."""
+        """Returns when the lease may be free: reported as such, or after limit_s."""
         until_s = now_s() + limit_s
         try:
             for kind, state in self.watch(name, silence_s=max(AFTER_END_S, min(limit_s, SILENCE_S))):
                 if kind is not None and not state["held"]:
                     break
-                if kind in ("refreshed", "acquired"):
-                    # Renewed: wait as long again, but not longer than asked for.
-                    until_s = min(until_s, now_s() + state["remainingMs"] / 1000 + AFTER_END_S)
-                if now_s() >= until_s:
+                if now_s() >= until_s or self._stopping.is_set():
                     break
         except (OSError, LeaseError, http.client.HTTPException):
             self._use_next()

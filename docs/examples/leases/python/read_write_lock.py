@@ -13,7 +13,7 @@ Exclusion rests on the slots alone.
 from contextlib import ExitStack
 
 from semaphore import Semaphore
-from worker import Worker, parser_of, pause, start, stopping
+from worker import Worker, client_of, parser_of, pause, run, stopping
 
 
 class ReadWriteLock:
@@ -44,7 +44,7 @@ def main():
     parser.add_argument("--mode", choices=["read", "write"], required=True)
     parser.add_argument("--slots", type=int, default=3)
     options = parser.parse_args()
-    client = start(options)
+    client = client_of(options)
     lock = ReadWriteLock(client, options.name, options.slots)
     while not stopping.is_set():
         with ExitStack() as stack:
@@ -58,4 +58,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

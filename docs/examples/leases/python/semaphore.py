@@ -8,7 +8,7 @@ Each permit is a lease of its own, NAME/0, NAME/1 … The resource stores the la
 import random
 
 from leases import AFTER_END_S, LeaseError
-from worker import Worker, parser_of, pause, start, stopping
+from worker import Worker, client_of, parser_of, pause, run, stopping
 
 # A permit that is released while nobody waits for just that one is noticed after this time.
 LOOK_AGAIN_S = 0.5
@@ -40,7 +40,7 @@ def main():
     parser = parser_of(__doc__.splitlines()[0], "examples/semaphore")
     parser.add_argument("--permits", type=int, default=2)
     options = parser.parse_args()
-    client = start(options)
+    client = client_of(options)
     semaphore = Semaphore(client, options.name, options.permits)
     while not stopping.is_set():
         with semaphore.acquire(options.owner, options.ttl_ms / 1000) as lease:
@@ -50,4 +50,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -1,4 +1,4 @@
-"""What the examples have in common: they act on the resource of resource.py, and print what happens as JSON lines."""
+"""What the examples have in common: they act on the resource of fenced_resource.py, and print what happens as JSON lines."""
 
 import argparse
 import http.client
@@ -8,7 +8,7 @@ import threading
 import time
 import urllib.parse
 
-from leases import LeaseClient, LeaseLost, now_s
+from leases import LeaseClient, LeaseLost, Stopped, now_s
 
 stopping = threading.Event()
 
@@ -17,7 +17,7 @@ def parser_of(description, name):
     """Options of all examples."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--servers", required=True, help="URLs of the servers, separated by commas")
-    parser.add_argument("--resource", required=True, help="URL of resource.py")
+    parser.add_argument("--resource", required=True, help="URL of fenced_resource.py")
     parser.add_argument("--name", default=name, help="name of the lease")
     parser.add_argument("--owner", default="example", help="name of this program for people")
     parser.add_argument("--ttl-ms", type=int, default=5000)
@@ -32,18 +32,30 @@ def parser_of(description, name):
     return parser
 
 
-def start(options):
-    """SIGTERM ends the work in good order. Returns a client."""
+def run(main):
+    """SIGTERM ends the work in good order, also while it waits for a lease."""
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    try:
+        main()
+    except Stopped:
+        report("stopped")
+
+
+def client_of(options):
     token = None
     if options.token_file:
         with open(options.token_file, encoding="utf-8") as file:
             token = file.read().strip()
-    return LeaseClient(options.servers.split(","), token=token, ca=options.ca)
+    return LeaseClient(options.servers.split(","), token=token, ca=options.ca, stopping=stopping)
+
+
+def wall_ms(at_s):
+    """A moment of now_s() on the wall clock, which the reports of all languages share."""
+    return (time.time() + at_s - now_s()) * 1000
 
 
 def report(event, **more):
-    print(json.dumps({"event": event, "at": now_s() * 1000, **more}), flush=True)
+    print(json.dumps({"event": event, "at": wall_ms(now_s()), **more}), flush=True)
 
 
 class Refused(Exception):
@@ -80,13 +92,13 @@ class Worker:
                 if stopping.wait(0.005):
                     break
             # Before the release is sent, another holder cannot begin.
-            until = min(now_s(), *(lease.end_s for lease in self._leases)) * 1000
-            report("released", tokens=self.tokens, until=until)
+            until_s = min(now_s(), *(lease.end_s for lease in self._leases))
+            report("released", tokens=self.tokens, until=wall_ms(until_s))
         except (LeaseLost, Refused) as error:
             # What this process relied on: the end by its own clock, not the moment at which it noticed.
-            until = min(lease.end_s for lease in self._leases) * 1000
+            until_s = min(lease.end_s for lease in self._leases)
             kind = "refused" if isinstance(error, Refused) else "lost"
-            report(kind, tokens=self.tokens, until=until, why=str(error))
+            report(kind, tokens=self.tokens, until=wall_ms(until_s), why=str(error))
         finally:
             self._connection.close()
 

@@ -1,6 +1,6 @@
 """A resource that leases protect: it refuses requests with an older fencing token than it has seen.
 
-    python3 resource.py --port 7500 --data resource.db
+    python3 fenced_resource.py --port 7500 --data resource.db
 
 Each request has the header "Lease-Tokens: NAME=TOKEN, NAME=TOKEN" with all leases that its sender relies on.
 The largest token of each name is in the same database as the data, and changes in the same transaction: neither a
