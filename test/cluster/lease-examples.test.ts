@@ -148,7 +148,7 @@ describe('examples of named leases', { skip }, () => {
     await restart(killed);
   }
 
-  const careless = ['--careless', '--acts', '1000000'];
+  const careless = ['--careless', '--acts', '1000000', '--rounds', '1'];
 
   test('leader election', async () => {
     const at = await resource();

@@ -5,7 +5,7 @@
 The holder of the lease leads. Its token is the number of its term: each later leader has a larger one.
 """
 
-from worker import Worker, client_of, parser_of, pause, run, stopping
+from worker import Worker, client_of, parser_of, rounds, run
 
 
 def leader_of(client, name):
@@ -19,12 +19,11 @@ def main():
     parser.add_argument("--address", default="127.0.0.1:0", help="where other programs reach this one if it leads")
     options = parser.parse_args()
     client = client_of(options)
-    while not stopping.is_set():
+    for _ in rounds(options):
         keys = {"address": options.address}
         with client.acquire(options.name, options.owner, options.ttl_ms / 1000, keys) as lease:
             worker = Worker(options, client, [lease])
             worker.repeat(worker.increment)
-        pause()
 
 
 if __name__ == "__main__":

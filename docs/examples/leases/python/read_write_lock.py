@@ -13,7 +13,7 @@ Exclusion rests on the slots alone.
 from contextlib import ExitStack
 
 from semaphore import Semaphore
-from worker import Worker, client_of, parser_of, pause, run, stopping
+from worker import Worker, client_of, parser_of, rounds, run
 
 
 class ReadWriteLock:
@@ -46,7 +46,7 @@ def main():
     options = parser.parse_args()
     client = client_of(options)
     lock = ReadWriteLock(client, options.name, options.slots)
-    while not stopping.is_set():
+    for _ in rounds(options):
         with ExitStack() as stack:
             if options.mode == "write":
                 worker = Worker(options, client, lock.write(stack, options.owner, options.ttl_ms / 1000))
@@ -54,7 +54,6 @@ def main():
             else:
                 worker = Worker(options, client, lock.read(stack, options.owner, options.ttl_ms / 1000))
                 worker.repeat(worker.read)
-        pause()
 
 
 if __name__ == "__main__":

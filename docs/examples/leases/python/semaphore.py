@@ -8,7 +8,7 @@ Each permit is a lease of its own, NAME/0, NAME/1 … The resource stores the la
 import random
 
 from leases import AFTER_END_S, LeaseError
-from worker import Worker, client_of, parser_of, pause, run, stopping
+from worker import Worker, client_of, parser_of, rounds, run
 
 # A permit that is released while nobody waits for just that one is noticed after this time.
 LOOK_AGAIN_S = 0.5
@@ -42,11 +42,10 @@ def main():
     options = parser.parse_args()
     client = client_of(options)
     semaphore = Semaphore(client, options.name, options.permits)
-    while not stopping.is_set():
+    for _ in rounds(options):
         with semaphore.acquire(options.owner, options.ttl_ms / 1000) as lease:
             worker = Worker(options, client, [lease])
             worker.repeat(worker.use)
-        pause()
 
 
 if __name__ == "__main__":

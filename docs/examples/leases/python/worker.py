@@ -22,6 +22,7 @@ def parser_of(description, name):
     parser.add_argument("--owner", default="example", help="name of this program for people")
     parser.add_argument("--ttl-ms", type=int, default=5000)
     parser.add_argument("--acts", type=int, default=5, help="actions on the resource with each acquisition")
+    parser.add_argument("--rounds", type=int, default=0, help="number of acquisitions (default: until SIGTERM)")
     parser.add_argument("--token-file", help="token for the servers")
     parser.add_argument("--ca", help="authority of the servers")
     parser.add_argument(
@@ -118,6 +119,11 @@ class Worker:
         return content["value"]
 
 
-def pause():
-    """Gives others a chance between two acquisitions."""
-    time.sleep(0.01)
+def rounds(options):
+    """One round for each acquisition, until SIGTERM."""
+    done = 0
+    while not stopping.is_set() and (options.rounds == 0 or done < options.rounds):
+        yield
+        done += 1
+        # Gives others a chance between two acquisitions.
+        time.sleep(0.01)
