@@ -91,8 +91,9 @@ export async function historyOf(resource: string): Promise<Act[]> {
 const holdOf = ({ tokens }: Pick<Act, 'tokens'>): string => JSON.stringify(tokens);
 
 /**
- * The resource accepted the acts of two holds in turns although they exclude each other, by a common lease: none of these
- * exists. Each write is also the successor of the value before it, so no other write came between its read and itself.
+ * The acts that the resource accepted are in the order of tokens, for each lease, and no hold acts between two acts of
+ * another one with a common lease. Each write is the successor of the value before it: none came between its read and
+ * itself.
  *
  * @returns how many holds the history has
  */

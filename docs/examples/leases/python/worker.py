@@ -10,6 +10,8 @@ import urllib.parse
 
 from leases import LeaseClient, LeaseLost, Stopped, now_s
 
+# Between two actions.
+PAUSE_S = 0.02
 stopping = threading.Event()
 
 
@@ -90,7 +92,7 @@ class Worker:
         try:
             for _ in range(self._options.acts):
                 act()
-                if stopping.wait(0.005):
+                if stopping.wait(PAUSE_S):
                     break
             # Before the release is sent, another holder cannot begin.
             until_s = min(now_s(), *(lease.end_s for lease in self._leases))
