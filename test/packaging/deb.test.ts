@@ -13,9 +13,9 @@ import { isLong } from '../long.ts';
 import { OverlayRoot, overlayObstacle } from './overlay-root.ts';
 
 /**
- * Goal: a machine with Debian gets a working cluster from the package alone; an upgrade keeps data and configuration; no
- * data is deleted.
- * Method: the package is built, inspected, and really installed by dpkg, in a root folder whose changes are discarded.
+ * Goal: a machine with Debian gets a working cluster from the package alone; an upgrade keeps data and configuration;
+ * no data is deleted.
+ * Method: the package is built, inspected, and installed by dpkg, in a root folder whose changes are discarded.
  */
 const run = promisify(execFile);
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));

@@ -40,7 +40,7 @@ export interface Ended {
   readonly stderr: string;
 }
 
-/** This machine's files in a namespace: what is installed or changed there is gone with it, and so are its processes. */
+/** This machine's files in a namespace: what is installed or changed there ends with it, and so do its processes. */
 export class OverlayRoot {
   readonly #folder: string;
   readonly #holder: ChildProcess;
