@@ -70,17 +70,39 @@ test('docker compose builds the image and runs a cluster with TLS and tokens', {
   await play('build');
   await play('up', '-d', 'volume', 'load');
   await until('the volume is there', async () => {
-    const listed = await play('run', '--rm', '-T', 'cli', 'volume', 'ls');
+    const listed = await play('run', '--rm', '--no-deps', '-T', 'cli', 'volume', 'ls');
     return listed.includes('main');
   });
-  const put = spawn(command, [...words, 'run', '--rm', '-T', 'cli', 'put', '-', 'main:/letter'], {
-    stdio: ['pipe', 'ignore', 'inherit'],
-  });
+  const put = spawn(
+    command,
+    [...words, 'run', '--rm', '--no-deps', '-T', 'cli', 'put', '-', 'main:/letter'],
+    {
+      stdio: ['pipe', 'ignore', 'inherit'],
+    },
+  );
   put.stdin.end('dear all');
   assert.deepEqual(await once(put, 'exit'), [0, null]);
 
-  const ca = await play('run', '--rm', '-T', '--entrypoint', 'cat', 'cli', '/credentials/ca.pem');
-  const token = await play('run', '--rm', '-T', '--entrypoint', 'cat', 'cli', '/credentials/token');
+  const ca = await play(
+    'run',
+    '--rm',
+    '--no-deps',
+    '-T',
+    '--entrypoint',
+    'cat',
+    'cli',
+    '/credentials/ca.pem',
+  );
+  const token = await play(
+    'run',
+    '--rm',
+    '--no-deps',
+    '-T',
+    '--entrypoint',
+    'cat',
+    'cli',
+    '/credentials/token',
+  );
   const path = '/v1/files/main/letter';
   assert.equal((await fetched(ports[1] ?? 0, path, ca, null)).status, 401, 'Without a token, nothing');
   const [container = ''] = (await play('ps', '-q', 's2')).trim().split('\n');
@@ -98,7 +120,7 @@ test('docker compose builds the image and runs a cluster with TLS and tokens', {
     return status === 200 && text === 'dear all';
   });
   await play('up', '-d', 's1');
-  const status = await play('run', '--rm', '-T', 'cli', 'doctor').catch(
+  const status = await play('run', '--rm', '--no-deps', '-T', 'cli', 'doctor').catch(
     (error: { stdout: string }) => error.stdout,
   );
   for (const id of SERVERS) assert.ok(status.includes(id), status);

@@ -59,7 +59,8 @@ func main() {
 		if err := lease.Release(); err != nil {
 			log.Print(err) // It ends by itself.
 		}
-		sleep(ctx, 10*time.Millisecond)
+		// Longer than those who wait pause, so that they get the lease.
+		sleep(ctx, 100*time.Millisecond)
 	}
 }
 

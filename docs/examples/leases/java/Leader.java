@@ -86,7 +86,8 @@ final class Leader {
       reportEnd(lease.isHeld() ? "released" : "lost", lease);
       lease.release();
       if (isStopped) throw new InterruptedException();
-      Thread.sleep(10);
+      // Longer than those who wait pause, so that they get the lease.
+      Thread.sleep(100);
     }
   }
 

@@ -127,5 +127,5 @@ def rounds(options):
     while not stopping.is_set() and (options.rounds == 0 or done < options.rounds):
         yield
         done += 1
-        # Gives others a chance between two acquisitions.
-        time.sleep(0.01)
+        # Longer than those who wait pause, so that they get the lease.
+        time.sleep(0.1)
