@@ -279,7 +279,10 @@ const lintian = await run('lintian', ['--version']).then(
   () => 'lintian is not installed',
 );
 
-test('lintian finds neither an error nor a warning', { skip: skip || lintian }, async () => {
+// It takes longer than all other tests of the package together.
+const longOnly = isLong ? false : 'npm run test:long plays it';
+
+test('lintian finds neither an error nor a warning', { skip: skip || lintian || longOnly }, async () => {
   const compression = 'uses-no-compression-for-control-tarball,uses-no-compression-for-data-tarball';
   const flags = ['--allow-root', '--fail-on', 'error,warning', '--suppress-tags', compression];
   await run('lintian', [...flags, built.path], { timeout: 600_000 }).catch((error: { stdout: string }) => {
