@@ -1,5 +1,4 @@
-import type { LeaseEventKind } from './lease-events.ts';
-import type { LeaseKeys } from './named-lease.ts';
+import { LEASE_EVENTS } from './lease-events.ts';
 import { type Static, Type } from './schema.ts';
 
 /** Named leases in JSON. All spans are in milliseconds. */
@@ -24,59 +23,82 @@ export type RefreshBody = Static<typeof RefreshBody>;
 export const KeyBody = Type.Object({ value: Type.String() }, { additionalProperties: false });
 export type KeyBody = Static<typeof KeyBody>;
 
-export interface GrantedLease {
-  readonly name: string;
-  readonly owner: string;
-  readonly session: number;
-  readonly token: number;
-  /** Length requested at the acquisition. */
-  readonly ttlMs: number;
-  /** From the arrival of the request; a holder counts from before sending it. */
-  readonly remainingMs: number;
-  readonly keys: LeaseKeys;
-}
+const RemainingMs = Type.Number({
+  minimum: 0,
+  description:
+    'Milliseconds from the arrival of the request; a holder counts from before it sent the request',
+});
+const Token = Type.Integer({
+  minimum: 1,
+  description: 'Fencing token: larger than that of each earlier holder of the name; a renewal keeps it',
+});
+const Owner = Type.String({ description: 'Name of the holder for people' });
+const Name = Type.String({ description: 'Name of the lease' });
+
+export const GrantedLease = Type.Object({
+  name: Name,
+  owner: Owner,
+  session: Type.Integer({ minimum: 1, description: 'Secret of the holder' }),
+  token: Token,
+  ttlMs: Type.Number({ description: 'Length requested at the acquisition' }),
+  remainingMs: RemainingMs,
+  keys: Keys,
+});
+export type GrantedLease = Static<typeof GrantedLease>;
+
+const STATE = {
+  held: Type.Boolean(),
+  owner: Type.Union([Type.String(), Type.Null()]),
+  token: Type.Integer({ minimum: 0, description: "The present holder's; else the last known one, or 0" }),
+  remainingMs: RemainingMs,
+  keys: Keys,
+};
 
 /** The public state of a lease. */
-export interface LeaseState {
-  readonly held: boolean;
-  readonly owner: string | null;
-  /** The present holder's; else the last known one, or 0. */
-  readonly token: number;
-  readonly remainingMs: number;
-  readonly keys: LeaseKeys;
-}
+export const LeaseState = Type.Object(STATE);
+export type LeaseState = Static<typeof LeaseState>;
 
-export interface LeaseQueryAnswer extends LeaseState {
-  readonly name: string;
-  /** `majority`: true at some moment after the question. `member`: one server's knowledge, which may be wrong. */
-  readonly consistency: 'majority' | 'member';
-}
+export const LeaseQueryAnswer = Type.Object({
+  name: Name,
+  ...STATE,
+  consistency: Type.Union([Type.Literal('majority'), Type.Literal('member')], {
+    description:
+      'majority: true at some moment after the request arrived; member: known to one server, maybe outdated',
+  }),
+});
+export type LeaseQueryAnswer = Static<typeof LeaseQueryAnswer>;
 
-export interface LeaseKeyValue {
-  readonly name: string;
-  readonly key: string;
-  readonly value: string;
-  readonly token: number;
-}
+export const LeaseKeyValue = Type.Object({
+  name: Name,
+  key: Type.String(),
+  value: Type.String(),
+  token: Token,
+});
+export type LeaseKeyValue = Static<typeof LeaseKeyValue>;
 
-export interface LeaseListEntry {
-  readonly name: string;
-  readonly owner: string;
-  readonly token: number;
-  readonly remainingMs: number;
-}
+export const LeaseListEntry = Type.Object({
+  name: Name,
+  owner: Owner,
+  token: Token,
+  remainingMs: RemainingMs,
+});
+export type LeaseListEntry = Static<typeof LeaseListEntry>;
 
 /** A hint, combined from single servers' knowledge. */
-export interface LeaseList {
-  readonly leases: readonly LeaseListEntry[];
-  /** More names have the prefix. */
-  readonly more: boolean;
-  /** Servers without an answer; what only they know is missing. */
-  readonly unreachable: readonly string[];
-}
+export const LeaseList = Type.Object({
+  leases: Type.Array(LeaseListEntry),
+  more: Type.Boolean(),
+  unreachable: Type.Array(Type.String({ description: 'Id of a server without an answer' })),
+});
+export type LeaseList = Static<typeof LeaseList>;
+
+/** Data of a server-sent event of a watch, whose type is the kind. */
+export const LeaseEventData = Type.Object({ name: Name, ...STATE });
 
 /** An event of a watch, with the state after it. */
-export interface LeaseEvent extends LeaseState {
-  readonly kind: LeaseEventKind;
-  readonly name: string;
-}
+export const LeaseEvent = Type.Object({
+  kind: Type.Union(LEASE_EVENTS.map((kind) => Type.Literal(kind))),
+  name: Name,
+  ...STATE,
+});
+export type LeaseEvent = Static<typeof LeaseEvent>;

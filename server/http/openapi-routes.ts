@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
+import { ERRORS, type ErrorCode } from '../../base/errors.ts';
 import { VERSION } from '../status/status-service.ts';
 import { escaped } from './listing-page.ts';
 import { type KnownRoute, OPERATIONS, openApiDocument } from './openapi/document.ts';
@@ -59,17 +60,18 @@ ${sections}
 function sectionOf({ method, url, role }: KnownRoute): string | null {
   const operation = OPERATIONS[`${method} ${url}`];
   if (operation === undefined) return null;
-  const { summary, query = {}, headers = {}, answers } = operation;
+  const { summary, description, query = {}, headers = {}, answers, errors = {} } = operation;
   const rows = [
     ...Object.entries(query).map(([name, schema]) => [`?${name}`, describe(schema)]),
     ...Object.entries(headers).map(([name, schema]) => [name, describe(schema)]),
     ...Object.entries(answers).map(([status, { text }]) => [status, text]),
+    ...Object.entries(errors).map(([code, text]) => [`${ERRORS[code as ErrorCode].status} ${code}`, text]),
   ].map(([name = '', text = '']) => `<dt><code>${escaped(name)}</code></dt><dd>${escaped(text)}</dd>`);
   const shown = url === '/v1/files' || url === '/v1/info' ? `${url}/{volume}/{path}` : url;
   return `<section>
 <h2><code>${method} ${escaped(shown)}</code></h2>
 <p>${escaped(summary)}. Role: ${role}.</p>
-<dl>${rows.join('')}</dl>
+${description === undefined ? '' : `<p>${escaped(description)}</p>\n`}<dl>${rows.join('')}</dl>
 </section>`;
 }
 

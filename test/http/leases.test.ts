@@ -4,11 +4,15 @@ import { get, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import { Ajv2020 } from 'ajv/dist/2020.js';
 import { type FastifyInstance, fastify } from 'fastify';
 import { pino } from 'pino';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { WakeQueue } from '../../server/drivers/wake-queue.ts';
 import { leaseRoutes } from '../../server/http/lease-routes.ts';
+import { openApiDocument } from '../../server/http/openapi/document.ts';
+import { LEASE_OPERATIONS } from '../../server/http/openapi/lease-operations.ts';
+import { collectRoutes } from '../../server/http/openapi-routes.ts';
 import { handleError, installErrorHandlers } from '../../server/http/problems.ts';
 import { NamedLeases } from '../../server/named/named-leases.ts';
 import { Clock } from '../../server/process/clock.ts';
@@ -284,5 +288,133 @@ describe('invalid requests', () => {
     assert.equal(answer.status, 201, answer.text);
     assert.equal((await server.send('DELETE', name, undefined, '9007199254740991')).status, 204);
     assert.deepEqual(server.fatal, []);
+  });
+});
+
+interface Described {
+  readonly responses: Readonly<
+    Record<
+      string,
+      {
+        readonly headers?: Readonly<Record<string, object>>;
+        readonly content?: Readonly<Record<string, { readonly schema: object }>>;
+      }
+    >
+  >;
+  readonly parameters: readonly { readonly name: string; readonly in: string; readonly required?: boolean }[];
+}
+
+describe('the description of named leases in OpenAPI', () => {
+  const routes = Object.keys(LEASE_OPERATIONS).map((route) => {
+    const [method = '', url = ''] = route.split(' ');
+    return { method, url, role: 'write' as const };
+  });
+  const document = openApiDocument(routes, '0') as {
+    readonly paths: Readonly<Record<string, Readonly<Record<string, Described>>>>;
+    readonly components: object;
+  };
+  const ajv = new Ajv2020({ strict: false, validateFormats: false });
+  let server: LeaseServer;
+
+  before(async () => {
+    server = await LeaseServer.start();
+    await server.ready();
+  });
+  after(() => server.close());
+
+  /** A schema with what it refers to. */
+  const isValid = (schema: object, value: unknown): void => {
+    const validate = ajv.compile({ ...schema, components: document.components });
+    assert.ok(validate(value), `${JSON.stringify(value)}: ${JSON.stringify(validate.errors)}`);
+  };
+
+  /** @returns what is described for this answer, which fits it */
+  function described(method: string, path: string, answer: Answer): void {
+    const operation = document.paths[`/v1/leases${path}`]?.[method.toLowerCase()];
+    const response = operation?.responses[answer.status];
+    assert.ok(response !== undefined, `${method} ${path}: no answer ${answer.status}: ${answer.text}`);
+    for (const name of Object.keys(response.headers ?? {}))
+      assert.match(String(answer.headers[name.toLowerCase()]), /^\d+$/, `${method} ${path}: ${name}`);
+    const [type = '', { schema = {} } = {}] = Object.entries(response.content ?? {})[0] ?? [];
+    assert.ok(String(answer.headers['content-type'] ?? '').startsWith(type), answer.text);
+    if (type !== '') isValid(schema, JSON.parse(answer.text));
+  }
+
+  test('has every route, with what each request needs', async () => {
+    const app = fastify();
+    const collected = collectRoutes(app);
+    leaseRoutes(app, server.named, patientWorld);
+    await app.close();
+    const known = collected
+      .filter(({ method }) => method !== 'HEAD')
+      .map(({ method, url }) => `${method} ${url}`);
+    assert.deepEqual(known.toSorted(), Object.keys(LEASE_OPERATIONS).toSorted());
+    for (const methods of Object.values(document.paths)) {
+      for (const [method, { parameters }] of Object.entries(methods)) {
+        const session = parameters.find(({ name }) => name === 'Leasehold-Session');
+        // An acquisition may leave it to the server.
+        assert.equal(
+          session?.required,
+          ['patch', 'put', 'delete'].includes(method) ? true : undefined,
+          method,
+        );
+      }
+    }
+  });
+
+  test('fits what a server answers, errors included', async () => {
+    const good = '{"owner":"x","ttlMs":1000,"keys":{"a":"1"}}';
+    const large = JSON.stringify({ owner: 'x', ttlMs: 1000, keys: { a: 'x'.repeat(2_000) } });
+    const change = (number: number) => ({ 'leasehold-session': '7', 'leasehold-change': `${number}` });
+    const put = (number: number) =>
+      ask(server.url, 'PUT', '/v1/leases/n/keys/k', {
+        headers: { ...change(number), 'content-type': 'application/json' },
+        body: '{"value":"v"}',
+      });
+    const steps: [string, string, () => Promise<Answer>, number][] = [
+      ['GET', '/{name}', () => server.send('GET', 'n'), 200],
+      ['POST', '/{name}', () => server.send('POST', 'n', good, '7'), 201],
+      ['POST', '/{name}', () => server.send('POST', 'n', good, '8'), 409],
+      ['POST', '/{name}', () => server.send('POST', 'n', large, '8'), 413],
+      ['POST', '/{name}', () => server.send('POST', 'n', '{}', '8'), 400],
+      ['PATCH', '/{name}', () => server.send('PATCH', 'n', '{"keys":{}}', '7'), 200],
+      ['PATCH', '/{name}', () => server.send('PATCH', 'n', '{}', '8'), 409],
+      ['PUT', '/{name}/keys/{key}', () => put(5), 200],
+      ['PUT', '/{name}/keys/{key}', () => put(4), 412],
+      ['GET', '/{name}', () => server.send('GET', 'n'), 200],
+      ['GET', '/{name}', () => server.send('GET', 'n?consistency=stale'), 200],
+      ['GET', '/{name}/keys/{key}', () => server.send('GET', 'n/keys/k'), 200],
+      ['GET', '/{name}/keys/{key}', () => server.send('GET', 'n/keys/none'), 404],
+      ['DELETE', '/{name}/keys/{key}', () => server.send('DELETE', 'n/keys/k', undefined, '7'), 200],
+      ['GET', '', () => ask(server.url, 'GET', '/v1/leases'), 200],
+      ['DELETE', '/{name}', () => server.send('DELETE', 'n', undefined, '8'), 409],
+      ['DELETE', '/{name}', () => server.send('DELETE', 'n', undefined, '7'), 204],
+    ];
+    for (const [method, path, step, status] of steps) {
+      const answer = await step();
+      assert.equal(answer.status, status, answer.text);
+      described(method, path, answer);
+    }
+  });
+
+  test('fits an event of a watch, and the refusal of a server that recovers', async () => {
+    const watch = await server.watch('n');
+    watch.setEncoding('utf8');
+    let text = '';
+    for await (const part of watch) {
+      text += part;
+      if (/^data: .*\n/m.test(text)) break;
+    }
+    assert.match(text, /^event: state$/m);
+    const stream =
+      document.paths['/v1/leases/{name}/watch']?.get?.responses[200]?.content?.['text/event-stream'];
+    isValid(stream?.schema ?? { not: {} }, JSON.parse(/^data: (.*)$/m.exec(text)?.[1] ?? ''));
+    const recovering = await LeaseServer.start(RECOVERS_LONG_MS);
+    try {
+      described('GET', '/{name}/watch', await recovering.send('GET', 'n/watch'));
+      described('POST', '/{name}', await recovering.send('POST', 'n', '{"owner":"x","ttlMs":500}'));
+    } finally {
+      await recovering.close();
+    }
   });
 });

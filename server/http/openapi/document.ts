@@ -1,8 +1,9 @@
-import { ERRORS } from '../../../base/errors.ts';
+import { ERRORS, type ErrorCode } from '../../../base/errors.ts';
 import { type Schema, Type } from '../../../wire/schema.ts';
 import { USER_PATHS } from '../../requests/path.ts';
 import type { RouteRole } from '../roles.ts';
 import { FILE_OPERATIONS } from './file-operations.ts';
+import { LEASE_OPERATIONS, LEASES_TAG } from './lease-operations.ts';
 import type { AnswerText, Media, Operation, Operations } from './operation.ts';
 import { OTHER_OPERATIONS } from './other-operations.ts';
 
@@ -12,7 +13,11 @@ export interface KnownRoute {
   readonly role: RouteRole;
 }
 
-export const OPERATIONS: Operations = { ...FILE_OPERATIONS, ...OTHER_OPERATIONS };
+export const OPERATIONS: Operations = {
+  ...FILE_OPERATIONS,
+  ...LEASE_OPERATIONS,
+  ...OTHER_OPERATIONS,
+};
 
 const PARAMETERS: Readonly<Record<string, Schema>> = {
   volume: Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}$' }),
@@ -51,6 +56,8 @@ const PROBLEM = {
   content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } },
 };
 
+const RETRY_AFTER = Type.Integer({ minimum: 1, description: 'Seconds until the next attempt' });
+
 /** Summary of a route under `/v1/` without a description; a test demands that there is none. */
 export const UNDESCRIBED = 'Not described';
 
@@ -75,6 +82,7 @@ export function openApiDocument(routes: readonly KnownRoute[], version: string):
       license: { name: 'MIT', identifier: 'MIT' },
     },
     servers: [{ url: '/' }],
+    tags: [{ name: 'leases', description: LEASES_TAG }],
     paths,
     components: {
       schemas: { Problem },
@@ -96,35 +104,80 @@ function pathOf(url: string): string {
 }
 
 function operationObject(path: string, operation: Operation, role: RouteRole): object {
-  const { id, tag, summary, query = {}, headers = {}, body, answers } = operation;
+  const { id, tag, summary, description, query = {}, headers = {}, required = [], body } = operation;
   const names = [...path.matchAll(/\{([a-z]+)\}/g)].map(([, name = '']) => name);
+  const parts = { ...PARAMETERS, ...operation.parameters };
   const parameters = [
-    ...names.map((name) => ({ name, in: 'path', required: true, schema: PARAMETERS[name] ?? Type.String() })),
+    ...names.map((name) => ({ name, in: 'path', required: true, schema: parts[name] ?? Type.String() })),
     ...Object.entries(query).map(([name, schema]) => ({ name, in: 'query', schema })),
-    ...Object.entries(headers).map(([name, schema]) => ({ name, in: 'header', schema })),
+    ...Object.entries(headers).map(([name, schema]) => ({
+      name,
+      in: 'header',
+      ...(required.includes(name) ? { required: true } : {}),
+      schema,
+    })),
   ];
-  const responses = Object.entries(answers).map(([status, answer]) => [status, answerObject(answer)]);
+  const answers = Object.entries(operation.answers).map(([status, answer]) => [status, answerObject(answer)]);
   return {
     operationId: id,
     tags: [tag],
     summary,
+    ...(description === undefined ? {} : { description }),
     'x-role': role,
     // None, or a token: not every server authenticates clients.
     security: role === 'open' ? [] : [{}, { token: [] }],
     parameters,
-    ...(body === undefined ? {} : { requestBody: { content: contentOf(body) } }),
-    responses: { ...Object.fromEntries(responses), default: PROBLEM },
+    ...(body === undefined
+      ? {}
+      : { requestBody: { ...bodyIsRequired(operation), content: contentOf(body) } }),
+    responses: { ...Object.fromEntries(answers), ...errorAnswers(operation), default: PROBLEM },
   };
 }
 
+/** Where errors are described, the rest is complete, too. */
+function bodyIsRequired({ errors }: Operation): object {
+  return errors === undefined ? {} : { required: true };
+}
+
+/** One answer for each status, with the codes that it may have. */
+function errorAnswers({ errors = {} }: Operation): Readonly<Record<string, object>> {
+  const codes = Object.keys(errors) as ErrorCode[];
+  const answers = Map.groupBy(codes, (code) => ERRORS[code].status);
+  return Object.fromEntries(
+    [...answers].map(([status, some]) => [
+      status,
+      {
+        description: some.map((code) => `\`${code}\`: ${errors[code]}`).join('\n\n'),
+        ...(status === 503 ? { headers: { 'Retry-After': { schema: RETRY_AFTER } } } : {}),
+        content: {
+          'application/problem+json': {
+            schema: {
+              allOf: [
+                { $ref: '#/components/schemas/Problem' },
+                Type.Object({ code: Type.Union(some.map((code) => Type.Literal(code))) }),
+              ],
+            },
+          },
+        },
+      },
+    ]),
+  );
+}
+
 function answerObject({ text, media, headers = [] }: AnswerText): object {
+  const schemas = isNames(headers)
+    ? Object.fromEntries(headers.map((name) => [name, Type.String()]))
+    : headers;
+  const described = Object.entries(schemas).map(([name, schema]) => [name, { schema }]);
   return {
     description: text,
-    ...(headers.length === 0
-      ? {}
-      : { headers: Object.fromEntries(headers.map((name) => [name, { schema: Type.String() }])) }),
+    ...(described.length === 0 ? {} : { headers: Object.fromEntries(described) }),
     ...(media === undefined ? {} : { content: contentOf(media) }),
   };
+}
+
+function isNames(headers: NonNullable<AnswerText['headers']>): headers is readonly string[] {
+  return Array.isArray(headers);
 }
 
 function contentOf({ type, schema }: Media): object {

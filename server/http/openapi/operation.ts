@@ -1,3 +1,4 @@
+import type { ErrorCode } from '../../../base/errors.ts';
 import { type Schema, Type } from '../../../wire/schema.ts';
 
 export interface Media {
@@ -8,7 +9,8 @@ export interface Media {
 export interface AnswerText {
   readonly text: string;
   readonly media?: Media;
-  readonly headers?: readonly string[];
+  /** Names of headers with text; or their schemas. */
+  readonly headers?: readonly string[] | Readonly<Record<string, Schema>>;
 }
 
 /** A route's description in `/openapi.json`. */
@@ -16,10 +18,18 @@ export interface Operation {
   readonly id: string;
   readonly tag: 'files' | 'uploads' | 'leases' | 'state' | 'cluster' | 'data' | 'catalog';
   readonly summary: string;
+  /** Rules that no schema expresses, in Markdown. */
+  readonly description?: string;
+  /** Schemas of parts of the path that have none for all routes. */
+  readonly parameters?: Readonly<Record<string, Schema>>;
   readonly query?: Readonly<Record<string, Schema>>;
   readonly headers?: Readonly<Record<string, Schema>>;
+  /** Names of headers that each request has. */
+  readonly required?: readonly string[];
   readonly body?: Media;
   readonly answers: Readonly<Record<string, AnswerText>>;
+  /** Errors that a client can expect, with what each means here; absent: only the general form is described. */
+  readonly errors?: Readonly<Partial<Record<ErrorCode, string>>>;
 }
 
 /** By method and path, such as `GET /v1/leases/:name`. */

@@ -7,7 +7,6 @@ import {
 } from '../../../wire/catalog-api.ts';
 import { LateErrorReport } from '../../../wire/late-errors.ts';
 import { LockBody, LockRenewalBody } from '../../../wire/lock-api.ts';
-import { AcquireBody, KeyBody, RefreshBody } from '../../../wire/named-lease-api.ts';
 import { NumbersRequest } from '../../../wire/reserved-numbers.ts';
 import { Type } from '../../../wire/schema.ts';
 import {
@@ -22,11 +21,6 @@ import {
   text,
 } from './operation.ts';
 
-const SESSION = { 'Leasehold-Session': count('Session (secret) of the lease holder') };
-const CHANGE = {
-  ...SESSION,
-  'Leasehold-Change': count('Number of the change of keys; smaller than the last: refused'),
-};
 const ORDER = {
   session: count('Of the client, for this file'),
   number: count('Of the request in the session, from 1'),
@@ -58,70 +52,6 @@ const cluster = (id: string, summary: string, rest: Partial<Operation> = {}): Op
 });
 
 export const OTHER_OPERATIONS: Operations = {
-  'GET /v1/leases': {
-    id: 'listLeases',
-    tag: 'leases',
-    summary: 'Lists named leases',
-    query: { prefix: text('Only names with this prefix'), limit: count('Maximum number of leases') },
-    answers: { 200: jsonAnswer('Leases') },
-  },
-  'POST /v1/leases/:name': {
-    id: 'acquireLease',
-    tag: 'leases',
-    summary: 'Acquires a lease',
-    headers: SESSION,
-    body: json(AcquireBody),
-    answers: { 201: jsonAnswer('The lease') },
-  },
-  'PATCH /v1/leases/:name': {
-    id: 'refreshLease',
-    tag: 'leases',
-    summary: 'Renews a lease',
-    headers: CHANGE,
-    body: json(RefreshBody),
-    answers: { 200: jsonAnswer('The lease') },
-  },
-  'DELETE /v1/leases/:name': {
-    id: 'releaseLease',
-    tag: 'leases',
-    summary: 'Releases a lease',
-    headers: SESSION,
-    answers: { 204: done },
-  },
-  'GET /v1/leases/:name': {
-    id: 'leaseStatus',
-    tag: 'leases',
-    summary: 'State of a lease',
-    query: { consistency: text('majority or stale') },
-    answers: { 200: jsonAnswer('The lease') },
-  },
-  'GET /v1/leases/:name/keys/:key': {
-    id: 'readKey',
-    tag: 'leases',
-    summary: 'Reads a key of a lease',
-    answers: { 200: jsonAnswer('The value') },
-  },
-  'PUT /v1/leases/:name/keys/:key': {
-    id: 'writeKey',
-    tag: 'leases',
-    summary: 'Sets a key of a lease',
-    headers: CHANGE,
-    body: json(KeyBody),
-    answers: { 200: jsonAnswer('The lease') },
-  },
-  'DELETE /v1/leases/:name/keys/:key': {
-    id: 'removeKey',
-    tag: 'leases',
-    summary: 'Removes a key of a lease',
-    headers: CHANGE,
-    answers: { 200: jsonAnswer('The lease') },
-  },
-  'GET /v1/leases/:name/watch': {
-    id: 'watchLease',
-    tag: 'leases',
-    summary: 'Server-sent events of a lease',
-    answers: { 200: { text: 'Events', media: { type: 'text/event-stream', schema: Type.String() } } },
-  },
   'GET /v1/events': cluster('watchCluster', 'Server-sent events: cluster state and events', {
     query: {
       watch: text('volume:/path of a file whose state is included'),

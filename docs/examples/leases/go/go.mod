@@ -1,0 +1,3 @@
+module leasehold.example/leases
+
+go 1.19
