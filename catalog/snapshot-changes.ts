@@ -7,6 +7,7 @@
  * Cost: one step of an index for each inode that has changed, also by its access time alone, and a scan of the entries
  * of each directory that has changed. Entries have no index by age, which each creation would have to maintain.
  */
+import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type {
   Attributes,
@@ -20,7 +21,7 @@ import { kindName, shownOf } from './attributes.ts';
 import { KIND_DIRECTORY } from './schema.ts';
 import type { ChangedEntry, SnapshotRange } from './snapshot-tables.ts';
 import type { Tables } from './tables.ts';
-import { type ShownRow, SnapshotTree, volumeOf } from './tree.ts';
+import { inodeOf, SnapshotTree, volumeOf } from './tree.ts';
 
 type ChangesQuery = Extract<Query, { kind: 'snapshot-changes' }>;
 
@@ -139,13 +140,19 @@ class ChangesPage {
   }
 
   #endBefore(inode: number): EntryChange['before'] {
-    const row = this.#from.inode(inode) as ShownRow;
-    return { inode, kind: kindName(row.kind), isRemoved: this.#to.inode(inode) === undefined };
+    const { from, to } = this.#range;
+    const kind = this.#tables.snapshots.kindAt(inode, from);
+    assert(kind !== undefined, 'A snapshot shows the inode of an entry that it shows');
+    return {
+      inode,
+      kind: kindName(kind),
+      isRemoved: this.#tables.snapshots.kindAt(inode, to) === undefined,
+    };
   }
 
   #endAfter(inode: number): EntryChange['after'] {
-    const row = this.#to.inode(inode) as ShownRow;
-    return { attributes: shownOf(this.#to, row), isNew: this.#from.inode(inode) === undefined };
+    const isNew = this.#tables.snapshots.kindAt(inode, this.#range.from) === undefined;
+    return { attributes: shownOf(this.#to, inodeOf(this.#to, inode)), isNew };
   }
 }
 

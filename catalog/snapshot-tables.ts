@@ -191,6 +191,19 @@ export class SnapshotTables {
     return row !== undefined && row.since <= serial ? row : undefined;
   }
 
+  /** @returns the kind of an inode that the snapshot shows, else undefined; costs less than its row */
+  kindAt(id: number, serial: number): number | undefined {
+    return this.#statements.get<{ kind: number }>(
+      `SELECT kind FROM past_inodes WHERE id = ? AND until >= ? AND since <= ?
+       UNION ALL SELECT kind FROM inodes WHERE id = ? AND since <= ? AND orphaned_ns IS NULL`,
+      id,
+      serial,
+      serial,
+      id,
+      serial,
+    )?.kind;
+  }
+
   volumeOfPast(id: number): number | undefined {
     return this.#statements.get<{ volume: number }>('SELECT volume FROM past_inodes WHERE id = ? LIMIT 1', id)
       ?.volume;
@@ -376,20 +389,24 @@ export class SnapshotTables {
     { from, to }: SnapshotRange,
     countMax: number,
   ): ChangedEntry[] {
+    // A name has at most two past rows of interest, one of each snapshot.
     return this.#statements.all(
       `SELECT name, MAX(old) AS old, MAX(present) AS present FROM (
-         SELECT name, NULL AS old, inode AS present FROM entries
-         WHERE parent = ? AND name > ? AND (? IS NULL OR name <= ?) AND since > ? AND since <= ?
+         SELECT * FROM (SELECT name, NULL AS old, inode AS present FROM entries
+           WHERE parent = ? AND name > ? AND (? IS NULL OR name <= ?) AND since > ? AND since <= ?
+           ORDER BY name LIMIT ?)
          UNION ALL
-         SELECT name, CASE WHEN since <= ? THEN inode END, CASE WHEN until >= ? THEN inode END FROM past_entries
-         WHERE parent = ? AND name > ? AND (? IS NULL OR name <= ?)
-           AND (since <= ? AND until >= ? AND until < ? OR since > ? AND since <= ? AND until >= ?))
+         SELECT * FROM (
+           SELECT name, CASE WHEN since <= ? THEN inode END, CASE WHEN until >= ? THEN inode END FROM past_entries
+           WHERE parent = ? AND name > ? AND (? IS NULL OR name <= ?)
+             AND (since <= ? AND until >= ? AND until < ? OR since > ? AND since <= ? AND until >= ?)
+           ORDER BY name LIMIT ?))
        GROUP BY name ORDER BY name LIMIT ?`,
-      ...[parent, after, last, last, from, to],
+      ...[parent, after, last, last, from, to, countMax],
       ...[from, to],
       ...[parent, after, last, last],
       ...[from, from, to, from, to, to],
-      countMax,
+      ...[2 * countMax, countMax],
     );
   }
 

@@ -820,7 +820,7 @@ export const ChangesPosition = Type.Object({
 });
 export type ChangesPosition = Static<typeof ChangesPosition>;
 /** Inodes and entries in one page of the differences of two snapshots. */
-export const CHANGES_MAX = 100;
+export const CHANGES_MAX = 50;
 
 export const Query = Type.Union([
   /**

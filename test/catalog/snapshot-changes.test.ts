@@ -190,7 +190,7 @@ class Changing {
   *changes(from: number, to: number): Generator<SnapshotChanges, void, undefined> {
     for (let after: ChangesPosition | null = null; ; ) {
       const countMax = this.#random.integer(1, 4);
-      const page = this.catalog.query({
+      const page: SnapshotChanges = this.catalog.query({
         kind: 'snapshot-changes',
         volume: 'main',
         from,
@@ -275,7 +275,7 @@ test('reads alone make no difference', () => {
   const access = { inode, accessedNs: '1700000000000000500', seen: { accessedNs, changedNs } };
   assert.equal(catalog.run({ kind: 'note-accesses', volume: 'main', accesses: [access] }).noted, 1);
   const to = catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'b' }).snapshot.serial;
-  const page = catalog.query({
+  const page: SnapshotChanges = catalog.query({
     kind: 'snapshot-changes',
     volume: 'main',
     from,
@@ -331,8 +331,8 @@ test('a few changes among many files cost a few steps, and pages are short', () 
     let [pages, longestMs, names] = [0, 0, 0];
     for (let after: ChangesPosition | null = null; ; pages++) {
       const beganMs = performance.now();
-      const page = catalog.query({
-        ...{ kind: 'snapshot-changes', volume: 'main', from: first, to: second, after, countMax: 100 },
+      const page: SnapshotChanges = catalog.query({
+        ...{ kind: 'snapshot-changes', volume: 'main', from: first, to: second, after, countMax: 50 },
       });
       longestMs = Math.max(longestMs, performance.now() - beganMs);
       names += page.names.length;
