@@ -1,8 +1,7 @@
 /**
  * What differs between two snapshots of a volume, for the inodes that the older one shows. It is complete for them,
  * because each change of a row that a snapshot shows keeps a copy, and each change of a directory's entries changes the
- * directory's row. Inodes that only the newer snapshot shows are found by their entries: those of a new directory are
- * all new, and are listed.
+ * directory's row. Inodes that only the newer snapshot shows are found by their entries; a new directory is listed.
  *
  * Cost: one step of an index for each inode that has changed, also by its access time alone, and a scan of the entries
  * of each directory that has changed. Entries have no index by age, which each creation would have to maintain.
@@ -41,7 +40,11 @@ export function snapshotChanges(tables: Tables, query: ChangesQuery): SnapshotCh
       'bad-request',
       `Cannot compare: snapshot ${from} is not older than snapshot ${to}`,
     );
-  return new ChangesPage(tables, volume.id, query).read(query.after, countMax);
+  const page = new ChangesPage(tables, volume.id, query);
+  const { after, directory } = query;
+  return directory === undefined
+    ? page.read(after, countMax)
+    : page.readNew(directory, after?.name ?? '', countMax);
 }
 
 class ChangesPage {
@@ -66,6 +69,25 @@ class ChangesPage {
   read(after: ChangesPosition | null, countMax: number): SnapshotChanges {
     this.#left = countMax;
     return { next: this.#readOn(after), inodes: this.#inodes, names: this.#names };
+  }
+
+  /** The names in a directory that only the newer snapshot shows: all are new, but their inodes may be old. */
+  readNew(directory: number, after: string, countMax: number): SnapshotChanges {
+    const row = this.#to.inode(directory);
+    const { from, to } = this.#range;
+    if (row?.volume !== this.#volume || this.#tables.snapshots.kindAt(directory, from) !== undefined)
+      throw new ServiceError(
+        'bad-request',
+        `Inode ${directory} is no directory that only snapshot ${to} shows`,
+      );
+    const rows = this.#tables.snapshots.childrenAt(directory, after, countMax + 1, to);
+    const names = rows.slice(0, countMax).map(({ name, inode }) => ({
+      ...{ parent: directory, name, before: null },
+      after: this.#endAfter(inode),
+    }));
+    const last = rows.length > countMax ? names.at(-1)?.name : undefined;
+    const next = last === undefined ? null : { until: 0, since: 0, inode: directory, name: last };
+    return { inodes: [], names, next };
   }
 
   /** @returns the position at which the page is full; null at the end */
@@ -168,6 +190,8 @@ function hasOtherContents(a: Attributes, b: Attributes): boolean {
 /** Access times and times of changes are no differences: reading advances the former, and nothing sets the latter. */
 function hasOtherAttributes(a: Attributes, b: Attributes): boolean {
   return (
+    // Names that changed make a difference, also if the time of the directory's change was set back.
+    (a.kind === 'directory' && a.changedNs !== b.changedNs) ||
     a.mode !== b.mode ||
     a.uid !== b.uid ||
     a.gid !== b.gid ||

@@ -854,14 +854,15 @@ export const Query = Type.Union([
   Type.Object({ kind: Type.Literal('volume-of'), inode: Inode }),
   Type.Object({ kind: Type.Literal('snapshots'), volume: VolumeName }),
   /**
-   * What differs between two snapshots of a volume, by their numbers, for the inodes that `from` shows. What is in new
-   * directories is new, and is listed with `list`. A page may be empty and have a next one.
+   * What differs between two snapshots of a volume, by their numbers, for the inodes that `from` shows. A page may be
+   * empty and have a next one. `directory`: instead, the names in a directory that only `to` shows.
    */
   Type.Object({
     kind: Type.Literal('snapshot-changes'),
     volume: VolumeName,
     from: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
     to: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+    directory: Type.Optional(Inode),
     after: Type.Union([ChangesPosition, Type.Null()]),
     countMax: Type.Integer({ minimum: 1, maximum: CHANGES_MAX }),
   }),

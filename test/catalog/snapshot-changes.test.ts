@@ -28,7 +28,7 @@ function nameKey(parent: number, name: string): string {
 class Changing {
   readonly catalog = new Catalog();
   readonly serials: number[] = [];
-  readonly counts = { renamed: 0, contents: 0, xattrs: 0, replaced: 0, pages: 0, pairs: 0 };
+  readonly counts = { renamed: 0, contents: 0, xattrs: 0, replaced: 0, moved: 0, pages: 0, pairs: 0 };
   readonly #random: Prng;
   #contents = 0;
 
@@ -69,7 +69,18 @@ class Changing {
       case 7:
         catalog.run({ kind: 'remove-directory', place });
         return;
-      case 8:
+      case 8: {
+        // Something old moves into a new directory.
+        catalog.run({ kind: 'make-directory', place, mode: 0o755, ...owner });
+        const { path } = place;
+        catalog.run({
+          kind: 'rename',
+          from: this.#place(),
+          to: { ...place, path: `${path}/a` },
+          mode: 'replace',
+        });
+        return;
+      }
       case 9:
         catalog.run({
           kind: 'rename',
@@ -206,6 +217,28 @@ class Changing {
     }
   }
 
+  /** As clients do: what is in a new directory is queried, too. */
+  #addNew(attributes: Attributes, range: { readonly from: number; readonly to: number }, copy: Shown): void {
+    const { inode: directory, kind } = attributes;
+    copy.inodes.set(directory, this.#textOf(attributes));
+    if (kind !== 'directory') return;
+    const known = this.shown(range.from);
+    for (let after: ChangesPosition | null = null; ; ) {
+      const page: SnapshotChanges = this.catalog.query({
+        ...{ kind: 'snapshot-changes', volume: 'main', ...range, directory, after, countMax: 2 },
+      });
+      for (const { name, after: end } of page.names) {
+        assert.ok(end !== null);
+        copy.names.set(nameKey(directory, name), end.attributes.inode);
+        assert.equal(end.isNew, !known.inodes.has(end.attributes.inode));
+        if (end.isNew) this.#addNew(end.attributes, range, copy);
+        else this.counts.moved += 1;
+      }
+      if (page.next === null) return;
+      after = page.next;
+    }
+  }
+
   compare(from: number, to: number): void {
     const copy = this.shown(from);
     const wanted = this.shown(to);
@@ -235,8 +268,7 @@ class Changing {
         copy.names.set(key, attributes.inode);
         this.counts.replaced += before === null ? 0 : 1;
         assert.equal(isNew, !this.shown(from).inodes.has(attributes.inode));
-        // As clients do: what is in a new directory is listed. Its own entries are no changes.
-        if (isNew) this.#visit(attributes, { inodes: copy.inodes, names: copy.names });
+        if (isNew) this.#addNew(attributes, { from, to }, copy);
       }
     }
     this.counts.renamed += [...removed].filter((inode) => added.has(inode)).length;
@@ -253,16 +285,16 @@ function sorted<Key extends number | string, Value>(map: ReadonlyMap<Key, Value>
 }
 
 test('a copy of the older snapshot with the differences is the newer one', () => {
-  const all = { renamed: 0, contents: 0, xattrs: 0, replaced: 0, pages: 0, pairs: 0 };
+  const all = { renamed: 0, contents: 0, xattrs: 0, replaced: 0, moved: 0, pages: 0, pairs: 0 };
   for (let seed = 1; seed <= SEEDS; seed++) {
     const world = new Changing(seed);
     for (let step = 0; step < STEPS; step++) world.step();
     for (const from of world.serials) for (const to of world.serials) if (from < to) world.compare(from, to);
     for (const [key, count] of Object.entries(world.counts)) all[key as keyof typeof all] += count;
   }
-  const { renamed, contents, xattrs, replaced, pages, pairs } = all;
+  const { renamed, contents, xattrs, replaced, moved, pages, pairs } = all;
   assert.ok(
-    renamed > 50 && contents > 50 && xattrs > 50 && replaced > 20 && pages > 500 && pairs > 80,
+    renamed > 50 && contents > 50 && xattrs > 50 && replaced > 20 && moved > 10 && pages > 500 && pairs > 80,
     JSON.stringify(all),
   );
 });
@@ -304,6 +336,8 @@ test('only existing snapshots are compared, the older one first, and only direct
   catalog.refuseQuery('not-found', { ...query, volume: 'other' });
   catalog.refuseQuery('bad-request', { ...query, from: 2, to: 1 });
   catalog.refuseQuery('bad-request', { ...query, from: 1, to: 1 });
+  catalog.refuseQuery('bad-request', { ...query, directory: root });
+  catalog.refuseQuery('bad-request', { ...query, directory: catalog.root });
   catalog.refuseQuery('bad-request', { ...query, after: { until: 1, since: 1, inode: root, name: '' } });
 });
 
