@@ -91,7 +91,7 @@ export class DifferenceApplier {
     const create = async (): Promise<void> => {
       this.#copies.set(node.inode, await this.#files.create(node, at, contents));
     };
-    if (place === null) this.#staged.set(node.inode, 'file');
+    if (place === null) this.#staged.set(node.inode, node.kind === 'directory' ? 'moved-directory' : 'file');
     // The names of others are added by its number, or in it.
     if (place === null || node.kind === 'directory') await create();
     else await this.#transfers.begin(create);

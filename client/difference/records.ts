@@ -28,7 +28,7 @@ export interface Name {
  * executed, except that a directory may be added under a new name before its old name is removed.
  */
 export type DifferenceRecord =
-  /** A new inode. With `place`: its only name. Contents follow if it is a file. */
+  /** A new inode. With `place`: its only name; else names follow. Contents follow if it is a file. */
   | { readonly kind: 'node'; readonly node: Node; readonly place: Name | null }
   /** Other attributes of an inode that both snapshots show. With `contents`, these follow. */
   | { readonly kind: 'change'; readonly node: Node; readonly contents: boolean }

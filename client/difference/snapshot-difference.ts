@@ -1,14 +1,8 @@
-import type {
-  Attributes,
-  ChangesPosition,
-  EntryChange,
-  InodeChange,
-  SnapshotChanges,
-} from '../../wire/catalog-api.ts';
-import { CHANGES_MAX } from '../../wire/catalog-api.ts';
+import type { Attributes, EntryChange, InodeChange, SnapshotChanges } from '../../wire/catalog-api.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import { prefetch } from '../transfer/prefetch.ts';
 import type { CallOptions } from '../transport/exchange.ts';
+import { changePages } from './change-pages.ts';
 import type { DifferenceRecord, DifferenceStep, Name, Node } from './records.ts';
 
 /** Nodes whose extended attributes are queried ahead. */
@@ -83,18 +77,9 @@ class Comparison {
     }
   }
 
-  async *#pages(from: number, directory: number | null): AsyncGenerator<SnapshotChanges, void, undefined> {
+  #pages(from: number, directory: number | null): AsyncGenerator<SnapshotChanges, void, undefined> {
     const { volume, to } = this.#range;
-    const scope = directory === null ? {} : { directory };
-    for (let after: ChangesPosition | null = null; ; ) {
-      const page: SnapshotChanges = await this.#client.query(
-        { kind: 'snapshot-changes', volume, from, to, after, countMax: CHANGES_MAX, ...scope },
-        this.#call,
-      );
-      yield page;
-      if (page.next === null) return;
-      after = page.next;
-    }
+    return changePages(this.#client, { volume, from, to }, directory, this.#call);
   }
 
   async *#named({ parent, name, before, after }: EntryChange): AsyncGenerator<Draft, void, undefined> {

@@ -26,9 +26,18 @@ export class RandomChanges {
   /** Directories, so that few changes are refused. */
   async #prepare(): Promise<void> {
     for (const path of ['/a', '/b', '/c', '/a/a', '/a/b', '/b/c'])
-      await this.#client.command({
-        ...{ kind: 'make-directory', place: { volume: this.#volume, path }, mode: 0o755, uid: 0, gid: 0 },
-      });
+      await this.#client
+        .command({
+          kind: 'make-directory',
+          place: { volume: this.#volume, path },
+          mode: 0o755,
+          uid: 0,
+          gid: 0,
+        })
+        .catch((error: unknown) => {
+          // Another run of changes may have left something else there.
+          if (!(error instanceof ServiceError)) throw error;
+        });
   }
 
   /** One change, or none if it is refused. */
