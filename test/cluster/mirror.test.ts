@@ -21,7 +21,7 @@ import { RandomChanges } from './random-changes.ts';
 import { RealCluster, until } from './real-cluster.ts';
 import { treeText } from './tree-text.ts';
 
-const KILLS = isLong ? 30 : 3;
+const KILLS = isLong ? 30 : 2;
 
 const flags = ['--op-timeout', '10s'];
 const [near, far] = await Promise.all([RealCluster.start({ flags }), RealCluster.start({ flags })]);
@@ -88,6 +88,11 @@ test('each cycle makes a complete copy, and what others write to it is removed',
   );
   assert.deepEqual(await copies(nearClient, 'main'), [3], 'The source keeps the base of the next difference');
   assert.deepEqual(await copies(farClient, 'copy'), [2, 3], 'The copy before serves its readers');
+  await cli(near, 'snapshot', 'create', 'main@by-hand');
+  const dry = await cli(near, 'snapshot', 'prune', 'main', '--keep', 'daily=0', '--dry-run');
+  assert.equal(dry.stdout, 'would remove main@by-hand\n');
+  await cli(near, 'snapshot', 'prune', 'main', '--keep', '0');
+  assert.deepEqual(await copies(nearClient, 'main'), [3], 'The base of the next difference stays');
   const foreign = new RandomChanges(farClient, 'copy', new Prng(12));
   await foreign.make(30);
   const { stderr } = await cli(near, ...words, '--once');
