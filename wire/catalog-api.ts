@@ -26,6 +26,7 @@ import { INODE_FLAGS, type InodeFlag } from './inode-flags.ts';
 import type { PlacementClass } from './placement-class.ts';
 import {
   ACCESSES_MAX,
+  CHANGES_MAX,
   FLUSH_SESSIONS_MAX,
   FORGETS_MAX,
   MAINTENANCE_MS_MAX,
@@ -819,8 +820,6 @@ export const ChangesPosition = Type.Object({
   name: Type.Optional(Name),
 });
 export type ChangesPosition = Static<typeof ChangesPosition>;
-/** Inodes and entries in one page of the differences of two snapshots. */
-export const CHANGES_MAX = 50;
 
 export const Query = Type.Union([
   /**

@@ -1,8 +1,8 @@
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import { DifferenceApplier } from '../difference/difference-applier.ts';
+import { type ContentsPiece, hasContents } from '../difference/difference-records.ts';
 import { fileContents, PIECE_BYTES } from '../difference/file-contents.ts';
-import { type ContentsPiece, hasContents } from '../difference/records.ts';
 import { snapshotDifference } from '../difference/snapshot-difference.ts';
 import { preconditionFailure } from '../terminal/failure.ts';
 import { prefetch } from '../transfer/prefetch.ts';

@@ -3,8 +3,8 @@
  * each with the contents that it has, and last how many there were.
  */
 import { createHash } from 'node:crypto';
-import type { ContentsPiece, DifferenceRecord } from '../difference/records.ts';
-import { hasContents } from '../difference/records.ts';
+import type { ContentsPiece, DifferenceRecord } from '../difference/difference-records.ts';
+import { hasContents } from '../difference/difference-records.ts';
 import { ByteReader, SealedStreamError } from './sealed-stream.ts';
 
 const FORMAT = 1;

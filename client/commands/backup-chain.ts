@@ -1,5 +1,6 @@
 import { readFile, stat } from 'node:fs/promises';
 import type { Command } from 'commander';
+import { PASSPHRASE_VARIABLE } from '../../base/environment.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';
 import { type BackupStore, DirectoryStore, LINK_SUFFIX, storeOfFile } from '../backup/backup-store.ts';
@@ -19,7 +20,6 @@ import { Progress, printJson, printLine } from '../terminal/output.ts';
 import { formatBytes } from '../terminal/quantities.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 
-const PASSPHRASE_VARIABLE = 'LEASEHOLD_BACKUP_PASSPHRASE';
 const SECRET_BYTES_MIN = 12;
 
 export interface SecretOptions {

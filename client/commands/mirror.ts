@@ -5,6 +5,9 @@ import { isVolumeName } from '../../wire/access.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { ClusterClient } from '../cluster/cluster-client.ts';
 import { NamedLeaseClient } from '../lease/named-lease-client.ts';
+import { MirrorEnd } from '../mirror/mirror-end.ts';
+import { mirrorMetrics, writeMetrics } from '../mirror/mirror-metrics.ts';
+import { MirrorNames, sourceLease, targetLease } from '../mirror/mirror-names.ts';
 import {
   behindMs,
   emptyState,
@@ -14,10 +17,7 @@ import {
   type MirrorStatus,
   mirrorStatus,
   promote,
-} from '../mirror/mirror.ts';
-import { MirrorEnd } from '../mirror/mirror-end.ts';
-import { mirrorMetrics, writeMetrics } from '../mirror/mirror-metrics.ts';
-import { MirrorNames, sourceLease, targetLease } from '../mirror/mirror-names.ts';
+} from '../mirror/volume-mirror.ts';
 import { serverUrls } from '../mounts/mount-options.ts';
 import { usageFailure } from '../terminal/failure.ts';
 import { printJson, printLine } from '../terminal/output.ts';

@@ -1,4 +1,5 @@
-import { CHANGES_MAX, type ChangesPosition, type SnapshotChanges } from '../../wire/catalog-api.ts';
+import type { ChangesPosition, SnapshotChanges } from '../../wire/catalog-api.ts';
+import { CHANGES_MAX } from '../../wire/request-limits.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 

@@ -8,7 +8,7 @@ import type { ClusterClient } from '../cluster/cluster-client.ts';
 import { generalFailure } from '../terminal/failure.ts';
 import { BoundedTransfers } from '../transfer/bounded-transfers.ts';
 import type { CallOptions } from '../transport/exchange.ts';
-import type { DifferenceRecord, Name, Node } from './records.ts';
+import type { DifferenceRecord, Name, Node } from './difference-records.ts';
 import { type Pieces, TargetFiles } from './target-files.ts';
 
 const TRANSFERS_AT_ONCE = 16;

@@ -4,7 +4,7 @@ import type { FileHandle } from '../cluster/file-handle.ts';
 import { generalFailure } from '../terminal/failure.ts';
 import { prefetch } from '../transfer/prefetch.ts';
 import type { CallOptions } from '../transport/exchange.ts';
-import type { ContentsPiece } from './records.ts';
+import type { ContentsPiece } from './difference-records.ts';
 
 export const PIECE_BYTES = 1024 * 1024;
 const PIECES_AHEAD = 4;

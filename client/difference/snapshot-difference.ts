@@ -3,7 +3,7 @@ import type { ClusterClient } from '../cluster/cluster-client.ts';
 import { prefetch } from '../transfer/prefetch.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { changePages } from './change-pages.ts';
-import type { DifferenceRecord, DifferenceStep, Name, Node } from './records.ts';
+import type { DifferenceRecord, DifferenceStep, Name, Node } from './difference-records.ts';
 
 /** Nodes whose extended attributes are queried ahead. */
 const NODES_AHEAD = 16;

@@ -3,7 +3,7 @@ import type { ClusterClient } from '../cluster/cluster-client.ts';
 import type { FileHandle } from '../cluster/file-handle.ts';
 import { prefetch } from '../transfer/prefetch.ts';
 import type { CallOptions } from '../transport/exchange.ts';
-import type { ContentsPiece, Node } from './records.ts';
+import type { ContentsPiece, Node } from './difference-records.ts';
 
 const WRITES_AT_ONCE = 4;
 

@@ -4,8 +4,8 @@ import type { ClusterClient } from '../cluster/cluster-client.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { changePages } from './change-pages.ts';
 import { DifferenceApplier } from './difference-applier.ts';
+import type { ContentsPiece, DifferenceStep } from './difference-records.ts';
 import { fileContents } from './file-contents.ts';
-import type { ContentsPiece, DifferenceStep } from './records.ts';
 import { nodeOf, xattrsOf } from './snapshot-difference.ts';
 
 /** Snapshots of a volume by their numbers: the state to return to, and one of the volume as it is now. */

@@ -1,5 +1,5 @@
 import { writeFileAtomically } from '../transfer/atomic-file.ts';
-import type { MirrorState } from './mirror.ts';
+import type { MirrorState } from './volume-mirror.ts';
 
 const READABLE = 0o644;
 
