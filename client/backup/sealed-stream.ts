@@ -1,7 +1,8 @@
 /**
- * A stream of bytes in chunks that are authenticated, and encrypted if there is a key. Each chunk is bound to its number
- * and to whether it is the last one (STREAM, Hoang et al., CRYPTO 2015), and all of them to the header: a stream that
- * was truncated, extended, reordered or spliced is refused. Without a key, digests in place of tags find damage only.
+ * A stream of bytes in chunks that are authenticated, and encrypted if there is a key. Each chunk is bound to its
+ * number and to whether it is the last one (STREAM, Hoang et al., CRYPTO 2015), and all of them to the header: a stream
+ * that was truncated, extended, reordered or spliced is refused. Without a key, digests in place of tags find damage
+ * only.
  */
 import {
   createCipheriv,

@@ -1,7 +1,7 @@
 /**
  * Applies the differences of snapshots to a directory of a volume that has a copy of the older one. Inodes are found by
- * their numbers: the applier knows the copy of each inode of the source. What is renamed, and a removed directory, waits
- * in a staging directory meanwhile, so that the order of the steps does not matter.
+ * their numbers: the applier knows the copy of each inode of the source. What is renamed, and a removed directory,
+ * waits in a staging directory meanwhile, so that the order of the steps does not matter.
  */
 import type { Place } from '../../wire/catalog-api.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';

@@ -23,7 +23,7 @@ type Draft =
     >)
   | { readonly kind: 'record'; readonly record: DifferenceRecord };
 
-/** Yields the steps from one snapshot to another, in proportion to what has changed. @see catalog/snapshot-changes.ts */
+/** Yields the steps from one snapshot to another, at a cost as in `catalog/snapshot-changes.ts`. */
 export async function* snapshotDifference(
   client: ClusterClient,
   range: CompareRange,

@@ -3,7 +3,7 @@ import type { MirrorState } from './volume-mirror.ts';
 
 const READABLE = 0o644;
 
-/** The state of a mirror in the text format of Prometheus. A time, not an age: it stays right if the mirror has ended. */
+/** The state of a mirror in the text format of Prometheus: a time, not an age, so it stays right after its end. */
 export function mirrorMetrics(
   { source, target, name }: { readonly source: string; readonly target: string; readonly name: string },
   { copied, pendingBytes, copiedBytes, cycles, failures, foreignChanges }: MirrorState,

@@ -1,8 +1,8 @@
 /**
  * Copies a volume to another cluster, one snapshot after the other. The target's snapshot of a number is created when
- * all of the source's snapshot of that number is there, so each is a complete copy, and readers use the latest. The only
- * state are the snapshots at both ends: whatever has ended before its time, the target is first made as it was at its
- * latest complete copy, and then gets the differences since.
+ * all of the source's snapshot of that number is there, so each is a complete copy, and readers use the latest. The
+ * only state are the snapshots at both ends: whatever has ended before its time, the target is first made as it was at
+ * its latest complete copy, and then gets the differences since.
  */
 import { ServiceError } from '../../base/errors.ts';
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';

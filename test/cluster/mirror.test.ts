@@ -17,6 +17,13 @@ import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { LAUNCHER, runCli } from '../client/run-cli.ts';
 import { isLong } from '../long.ts';
+import {
+  assertAnswered,
+  assertConventions,
+  assertRunbooks,
+  metricsTogether,
+  mirrorRules,
+} from '../packaging/monitoring.ts';
 import { RandomChanges } from './random-changes.ts';
 import { RealCluster, until } from './real-cluster.ts';
 import { treeText } from './tree-text.ts';
@@ -86,6 +93,10 @@ test('each cycle makes a complete copy, and what others write to it is removed',
     readFileSync(metricsFile, 'utf8'),
     /^leasehold_mirror_cycles_total\{source="main",target="copy",mirror="main"\} 1$/m,
   );
+  const families = metricsTogether([readFileSync(metricsFile, 'utf8')]);
+  assertConventions(families);
+  for (const { expr, annotations } of mirrorRules()) assertAnswered(expr, families, annotations.summary);
+  assertRunbooks(mirrorRules(), 'docs/backup.md');
   assert.deepEqual(await copies(nearClient, 'main'), [3], 'The source keeps the base of the next difference');
   assert.deepEqual(await copies(farClient, 'copy'), [2, 3], 'The copy before serves its readers');
   await cli(near, 'snapshot', 'create', 'main@by-hand');
