@@ -197,7 +197,7 @@ export async function runVerify(
   if (options.json) printJson(report);
   else {
     for (const one of verified) printLine(`${one.name}: ${describe(one)}`);
-    for (const { name: bad, why } of problems) printLine(`${bad}: DAMAGED: ${why}`);
+    for (const { name: bad, why } of problems) printLine(`${bad}: UNREADABLE: ${why}`);
   }
   if (verified.length === 0 && problems.length === 0)
     throw notFoundFailure(`There are no backups in ${store.place}`);
