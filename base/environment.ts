@@ -9,5 +9,8 @@ export const CLIENT_VARIABLES = {
   tokenFile: 'LEASEHOLD_TOKEN_FILE',
 } as const;
 
+/** The passphrase of encrypted backups. */
+export const PASSPHRASE_VARIABLE = 'LEASEHOLD_BACKUP_PASSPHRASE';
+
 /** The zone of a client; servers read theirs from the same variable. */
 export const ZONE_VARIABLE = 'LEASEHOLD_ZONE';

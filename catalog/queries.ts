@@ -27,6 +27,7 @@ import { presentRows } from './present-rows.ts';
 import type { CatalogDatabase } from './schema.ts';
 import { refuseElsewhere } from './scopes.ts';
 import { sessionLast, sessionsMissing } from './sessions.ts';
+import { snapshotChanges } from './snapshot-changes.ts';
 import { Tables } from './tables.ts';
 import { directoryOf, inodeOf, treeAt, treeByName, volumeOf } from './tree.ts';
 import { DELETIONS_VERSION } from './versions.ts';
@@ -92,6 +93,8 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       const volume = volumeOf(tables, query.volume);
       return { snapshots: tables.snapshots.all(volume.id).map((row) => snapshotInfoOf(volume, row)) };
     }
+    case 'snapshot-changes':
+      return snapshotChanges(tables, query);
     case 'sweeps':
       return { pending: isSweepPending(tables), garbage: hasGarbage(tables) };
     case 'live-files':

@@ -18,6 +18,26 @@ interface InodeVersions {
   readonly kept: number;
 }
 
+/** Serial numbers of two snapshots of a volume, the older one first. */
+export interface SnapshotRange {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** A past row of an inode, in the order of its index. */
+export interface PastRow {
+  readonly until: number;
+  readonly since: number;
+  readonly inode: number;
+}
+
+/** The inodes of a name in the older and the newer snapshot. */
+export interface ChangedEntry {
+  readonly name: string;
+  readonly old: number | null;
+  readonly present: number | null;
+}
+
 const SNAPSHOT_COLUMNS = 'volume, serial, name, CAST(made_ns AS TEXT) AS madeNs';
 
 const PAST_INODE_COLUMNS = `id, until, since, volume, kind, mode, uid, gid, links, size, accessed_ns, modified_ns, changed_ns, target, device,
@@ -171,6 +191,19 @@ export class SnapshotTables {
     return row !== undefined && row.since <= serial ? row : undefined;
   }
 
+  /** @returns the kind of an inode that the snapshot shows, else undefined; costs less than its row */
+  kindAt(id: number, serial: number): number | undefined {
+    return this.#statements.get<{ kind: number }>(
+      `SELECT kind FROM past_inodes WHERE id = ? AND until >= ? AND since <= ?
+       UNION ALL SELECT kind FROM inodes WHERE id = ? AND since <= ? AND orphaned_ns IS NULL`,
+      id,
+      serial,
+      serial,
+      id,
+      serial,
+    )?.kind;
+  }
+
   volumeOfPast(id: number): number | undefined {
     return this.#statements.get<{ volume: number }>('SELECT volume FROM past_inodes WHERE id = ? LIMIT 1', id)
       ?.volume;
@@ -283,6 +316,98 @@ export class SnapshotTables {
   /** The volume has moved to another catalog. */
   forgetVolume(volume: number): void {
     this.#statements.run('DELETE FROM snapshots WHERE volume = ?', volume);
+  }
+
+  /** @returns the next past row that the snapshot `from` shows and `to` does not; each is of another inode */
+  nextChanged(volume: number, { from, to }: SnapshotRange, after: PastRow): PastRow | undefined {
+    // One step of the index for each value of `until`: rows that only later snapshots show are not visited.
+    for (let { until, since, inode } = after; until < to; ) {
+      const row = this.#statements.get<PastRow>(
+        `SELECT until, since, id AS inode FROM past_inodes
+         WHERE volume = ? AND until = ? AND since <= ? AND (since, id) > (?, ?) ORDER BY since, id LIMIT 1`,
+        volume,
+        until,
+        from,
+        since,
+        inode,
+      );
+      if (row !== undefined) return row;
+      const next = this.#statements.get<{ until: number | null }>(
+        'SELECT MIN(until) AS until FROM past_inodes WHERE volume = ? AND until > ?',
+        volume,
+        until,
+      )?.until;
+      [until, since, inode] = [next ?? to, 0, 0];
+    }
+    return undefined;
+  }
+
+  hasChangedXattrs(inode: number, { from, to }: SnapshotRange): boolean {
+    return (
+      this.#statements.get(
+        `SELECT 1 FROM xattrs WHERE inode = ? AND since > ? AND since <= ?
+         UNION ALL SELECT 1 FROM past_xattrs WHERE inode = ?
+           AND (since <= ? AND until >= ? AND until < ? OR since > ? AND since <= ? AND until >= ?) LIMIT 1`,
+        inode,
+        from,
+        to,
+        inode,
+        from,
+        from,
+        to,
+        from,
+        to,
+        to,
+      ) !== undefined
+    );
+  }
+
+  /** @returns the name of an entry, present or past, so many after `name`; null if there are no more */
+  nameAfter(parent: number, name: string, count: number): string | null {
+    const row = this.#statements.get<{ name: string | null }>(
+      `SELECT MIN(name) AS name FROM (
+         SELECT * FROM (SELECT name FROM entries WHERE parent = ? AND name > ? ORDER BY name LIMIT 1 OFFSET ?)
+         UNION ALL
+         SELECT * FROM (SELECT name FROM past_entries WHERE parent = ? AND name > ? ORDER BY name LIMIT 1 OFFSET ?))`,
+      parent,
+      name,
+      count,
+      parent,
+      name,
+      count,
+    );
+    return row?.name ?? null;
+  }
+
+  /** @returns names after `after`, up to `last` (null: all), that the two snapshots do not show alike, in order */
+  changedEntries(
+    {
+      parent,
+      after,
+      last,
+    }: { readonly parent: number; readonly after: string; readonly last: string | null },
+    { from, to }: SnapshotRange,
+    countMax: number,
+  ): ChangedEntry[] {
+    // A name has at most two past rows of interest, one of each snapshot.
+    return this.#statements.all(
+      `SELECT name, MAX(old) AS old, MAX(present) AS present FROM (
+         SELECT * FROM (SELECT name, NULL AS old, inode AS present FROM entries
+           WHERE parent = ? AND name > ? AND (? IS NULL OR name <= ?) AND since > ? AND since <= ?
+           ORDER BY name LIMIT ?)
+         UNION ALL
+         SELECT * FROM (
+           SELECT name, CASE WHEN since <= ? THEN inode END, CASE WHEN until >= ? THEN inode END FROM past_entries
+           WHERE parent = ? AND name > ? AND (? IS NULL OR name <= ?)
+             AND (since <= ? AND until >= ? AND until < ? OR since > ? AND since <= ? AND until >= ?)
+           ORDER BY name LIMIT ?))
+       GROUP BY name ORDER BY name LIMIT ?`,
+      ...[parent, after, last, last, from, to, countMax],
+      ...[from, to],
+      ...[parent, after, last, last],
+      ...[from, from, to, from, to, to],
+      ...[2 * countMax, countMax],
+    );
   }
 
   #versionsOfInode(id: number): InodeVersions | undefined {

@@ -10,6 +10,7 @@ import { addDevCommand } from './commands/dev.ts';
 import { addDoctorCommand } from './commands/doctor.ts';
 import { addLeaseCommands } from './commands/lease.ts';
 import { addLiveCommands } from './commands/live.ts';
+import { addMirrorCommand } from './commands/mirror.ts';
 import { addMountCommands } from './commands/mount.ts';
 import { HELPER_COMMAND, HELPER_NAME, refuseCallOfFuse } from './commands/mount-helper.ts';
 import { addPlacementCommands } from './commands/placement.ts';
@@ -118,6 +119,7 @@ export function buildProgram(
   addTokenCommands(program);
   addDoctorCommand(program);
   addBackupCommands(program);
+  addMirrorCommand(program);
   addBenchCommand(program);
   addDemoCommand(program);
   addReferenceCommands(program, { version: programVersion(), exitCodes: EXIT_CODES, ...launcher });

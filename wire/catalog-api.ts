@@ -26,6 +26,7 @@ import { INODE_FLAGS, type InodeFlag } from './inode-flags.ts';
 import type { PlacementClass } from './placement-class.ts';
 import {
   ACCESSES_MAX,
+  CHANGES_MAX,
   FLUSH_SESSIONS_MAX,
   FORGETS_MAX,
   MAINTENANCE_MS_MAX,
@@ -826,6 +827,15 @@ export const PlacedPosition = Type.Object({
 });
 export type PlacedPosition = Static<typeof PlacedPosition>;
 
+/** Position in the differences of two snapshots: a past row; with `name`, its directory's entries follow after it. */
+export const ChangesPosition = Type.Object({
+  until: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+  since: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+  inode: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+  name: Type.Optional(Name),
+});
+export type ChangesPosition = Static<typeof ChangesPosition>;
+
 export const Query = Type.Union([
   /**
    * The inode at a path; a final symbolic link is followed only with `follow`. A path that leads into an attached
@@ -859,6 +869,19 @@ export const Query = Type.Union([
   Type.Object({ kind: Type.Literal('xattrs'), inode: Inode, snapshot: Serial }),
   Type.Object({ kind: Type.Literal('volume-of'), inode: Inode }),
   Type.Object({ kind: Type.Literal('snapshots'), volume: VolumeName }),
+  /**
+   * What differs between two snapshots of a volume, by their numbers, for the inodes that `from` shows. A page may be
+   * empty and have a next one. `directory`: instead, the names in a directory that only `to` shows.
+   */
+  Type.Object({
+    kind: Type.Literal('snapshot-changes'),
+    volume: VolumeName,
+    from: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+    to: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+    directory: Type.Optional(Inode),
+    after: Type.Union([ChangesPosition, Type.Null()]),
+    countMax: Type.Integer({ minimum: 1, maximum: CHANGES_MAX }),
+  }),
   Type.Object({ kind: Type.Literal('sweeps') }),
   /** Linked files of a volume that may be being written. */
   Type.Object({
@@ -963,6 +986,32 @@ export const Query = Type.Union([
   ...MOVE_QUERIES,
 ]);
 export type Query = Static<typeof Query>;
+
+/** An inode that both snapshots show, with other contents or attributes. Access times do not count. */
+export interface InodeChange {
+  readonly before: Attributes;
+  readonly after: Attributes;
+  readonly contents: boolean;
+  /** Extended attributes were set or removed. */
+  readonly xattrs: boolean;
+}
+
+/** A name that was added, removed or given to another inode; an inode in both kinds of changes was renamed. */
+export interface EntryChange {
+  readonly parent: number;
+  readonly name: string;
+  /** `isRemoved`: the newer snapshot does not show the inode under any name. */
+  readonly before: { readonly inode: number; readonly kind: NodeKind; readonly isRemoved: boolean } | null;
+  /** `isNew`: the older snapshot does not show the inode. */
+  readonly after: { readonly attributes: Attributes; readonly isNew: boolean } | null;
+}
+
+/** `next`: resume point, null at the end. */
+export interface SnapshotChanges {
+  readonly inodes: readonly InodeChange[];
+  readonly names: readonly EntryChange[];
+  readonly next: ChangesPosition | null;
+}
 
 export type CreateWithContentsCommand = CommandOf<'bear'>;
 
@@ -1109,6 +1158,7 @@ export interface QueryResults extends MoveQueryResults {
   readonly xattrs: { readonly names: readonly string[] };
   readonly 'volume-of': { readonly volume: string };
   readonly snapshots: { readonly snapshots: readonly SnapshotInfo[] };
+  readonly 'snapshot-changes': SnapshotChanges;
   /** `garbage`: whether there is anything that `collect` deletes, at once or when its time has come. */
   readonly sweeps: { readonly pending: boolean; readonly garbage?: boolean };
   readonly 'live-files': { readonly inodes: readonly number[] };

@@ -12,3 +12,6 @@ export const NEW_FILES_MAX = 256;
 export const FLUSH_SESSIONS_MAX = 100;
 /** Longest maintenance of a server: a week. */
 export const MAINTENANCE_MS_MAX = 604_800_000;
+
+/** Inodes and names in one page of the differences of two snapshots, which takes some milliseconds. */
+export const CHANGES_MAX = 50;

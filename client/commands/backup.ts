@@ -17,38 +17,90 @@ import { Progress, printable, printJson } from '../terminal/output.ts';
 import { formatBytes } from '../terminal/quantities.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { junctionLine, throwIfAnyFailed } from '../tree/report.ts';
+import {
+  addSecretOptions,
+  type ChainBackupOptions,
+  chainPlaceOf,
+  runChainBackup,
+  runChainRestore,
+  runVerify,
+  type SecretOptions,
+} from './backup-chain.ts';
 import { clusterCommand, leaseClientOf, withClient } from './cluster-command.ts';
 
-interface BackupOptions {
-  readonly json?: true;
+interface BackupOptions extends ChainBackupOptions {
   readonly snapshot: boolean;
+}
+
+interface RestoreOptions extends SecretOptions {
+  readonly merge?: true;
+  readonly json?: true;
+  readonly snapshot?: string;
 }
 
 const GZIP_MAGIC = Buffer.from([0x1f, 0x8b]);
 
 export function addBackupCommands(program: Command): void {
-  clusterCommand(program, 'backup', 'write a volume, or a directory of it, into an archive that tar can read')
+  const backups = clusterCommand(
+    program,
+    'backup',
+    'write a volume, or a directory of it, into an archive that tar can read, or a volume into a chain of backups',
+  )
     .argument('<source>', 'VOLUME, or VOLUME:/directory; of a snapshot, VOLUME@SNAPSHOT')
-    .argument('<archive>', 'file to write, compressed if it ends in .gz; - for standard output')
-    .option('--no-snapshot', 'make no temporary snapshot; the archive may mix states of several moments')
-    .option('--json', 'print what was archived as JSON')
-    .action(async (source: string, archive: string, options: BackupOptions, command: Command) => {
-      if (archive === '-' && options.json)
-        throw usageFailure('Cannot print JSON: the archive goes to standard output');
-      await withClient(command, (client, call) => runBackup(client, source, archive, options, call, command));
-    });
-
-  clusterCommand(program, 'restore', 'restore an archive to a volume, or to a directory of it')
     .argument(
       '<archive>',
-      'archive of "leasehold backup" or of tar, compressed by gzip or not; - for standard input',
+      'tar archive to write, compressed if it ends in .gz; - for standard output; for a chain, a directory or FILE.lhb',
+    )
+    .option('--no-snapshot', 'make no temporary snapshot; the archive may mix states of several moments')
+    .option(
+      '--since <snapshot>',
+      'in a chain: only what changed since the backup of this snapshot; "last": the latest',
+    )
+    .option('--json', 'print what was archived as JSON');
+  addSecretOptions(backups).action(
+    async (source: string, archive: string, options: BackupOptions, command: Command) => {
+      const chain = await chainPlaceOf(archive);
+      if (chain === null && (options.since !== undefined || options.keyFile !== undefined))
+        throw usageFailure(
+          `Cannot use --since and --key-file with the tar archive "${archive}"`,
+          'name a directory, with a / at its end if it does not exist, or a file *.lhb',
+        );
+      if (archive === '-' && options.json)
+        throw usageFailure('Cannot print JSON: the archive goes to standard output');
+      await withClient(command, async (client, call) => {
+        if (chain === null) return runBackup(client, source, archive, options, call, command);
+        const place = await located(client, placeOf(source), call);
+        return runChainBackup(client, place, chain, options, call);
+      });
+    },
+  );
+
+  const verify = backups
+    .command('verify')
+    .description('read all backups of a chain, and check digests, order and completeness; needs no cluster')
+    .argument('<place>', 'directory of backups; or FILE.lhb, with those that it continues')
+    .option('--json', 'print what was checked as JSON');
+  // After its own name, an option is its own, not one of "backup".
+  addSecretOptions(verify).action((place: string, _: unknown, command: Command) =>
+    runVerify(place, command.optsWithGlobals()),
+  );
+
+  const restores = clusterCommand(
+    program,
+    'restore',
+    'restore an archive to a volume, or to a directory of it',
+  )
+    .argument(
+      '<archive>',
+      'archive of "leasehold backup" or of tar, compressed by gzip or not; - for standard input; of a chain, its directory or FILE.lhb',
     )
     .argument('<target>', 'VOLUME, or VOLUME:/directory; it must exist')
     .option('--merge', 'allow a directory that is not empty; entries of the same name are replaced')
-    .option('--json', 'print what was restored as JSON')
-    .run((client, call, archive: string, target: string, options: { merge?: true; json?: true }) =>
-      runRestore(client, archive, target, options, call),
-    );
+    .option('--snapshot <name>', 'of a chain: the snapshot to restore (default: the latest)')
+    .option('--json', 'print what was restored as JSON');
+  addSecretOptions(restores).run((client, call, archive: string, target: string, options: RestoreOptions) =>
+    runRestore(client, archive, target, options, call),
+  );
 }
 
 async function runBackup(
@@ -145,9 +197,14 @@ async function runRestore(
   client: ClusterClient,
   archive: string,
   target: string,
-  options: { readonly merge?: true; readonly json?: true },
+  options: RestoreOptions,
   call: CallOptions & { readonly signal: AbortSignal },
 ): Promise<void> {
+  const chain = await chainPlaceOf(archive);
+  if (chain === null && options.snapshot !== undefined)
+    throw usageFailure(`Cannot choose a snapshot of "${archive}": a tar archive has one state`);
+  if (chain !== null && options.merge)
+    throw usageFailure('Cannot merge a backup of a chain: restore it to an empty directory');
   const place = await located(client, placeOf(target), call);
   const top = await client.resolve(place.volume, place.path, call);
   if (top.kind !== 'directory')
@@ -161,6 +218,11 @@ async function runRestore(
     }
   }
   await client.useVolume(place.volume, call);
+  if (chain !== null) {
+    const text = `${place.volume}:${place.path}`;
+    await runChainRestore(client, chain, { volume: place.volume, root: top.inode, text }, options, call);
+    return;
+  }
   const source = archive === '-' ? process.stdin : createReadStream(archive, { highWaterMark: 1024 * 1024 });
   const report: RestoreReport = { members: 0, dataBytes: 0, failed: [] };
   const progress = new Progress(`${place.volume}:${place.path}`, null);

@@ -1,15 +1,16 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import { isVolumeName } from '../../wire/access.ts';
-import type { SnapshotInfo } from '../../wire/catalog-api.ts';
 import { abandonedSnapshots } from '../backup/own-snapshot.ts';
+import { keptSnapshots, parseRetention, type Retention } from '../backup/retention.ts';
 import { attachedBelow } from '../cluster/attached-volumes.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { isNeededSnapshot } from '../mirror/mirror-names.ts';
 import { printJson, printLine, printTable } from '../terminal/output.ts';
 import { formatTime } from '../terminal/quantities.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { junctionLine } from '../tree/report.ts';
-import { clusterCommand, leaseClientOf, wholeNumber } from './cluster-command.ts';
+import { clusterCommand, leaseClientOf } from './cluster-command.ts';
 import { volumeName } from './volume.ts';
 
 interface SnapshotName {
@@ -61,16 +62,28 @@ export function addSnapshotCommands(program: Command): void {
       remove(client, wanted, options.force === true, call),
     );
 
-  clusterCommand(snapshot, 'prune', 'remove all but the latest snapshots of a volume')
+  clusterCommand(
+    snapshot,
+    'prune',
+    'remove all snapshots of a volume but the latest ones, or those of certain periods',
+  )
     .argument('<volume>', 'name of the volume', volumeName)
-    .requiredOption('--keep <count>', 'how many to keep', wholeNumber(0, 4_096))
+    .requiredOption(
+      '--keep <rules>',
+      'how many to keep: 24, or some of last=3,hourly=24,daily=7,weekly=4,monthly=12,yearly=2',
+      retention,
+    )
     .option('--prefix <text>', 'consider only snapshots whose names begin with this', '')
+    .option('--dry-run', 'remove nothing; print what would be removed, and which rules keep the others')
     .option('--json', 'print what was removed as JSON')
-    .run(async (client, call, volume: string, options: { keep: number; prefix: string; json?: true }) => {
-      const removed = await prune(client, volume, options, call);
-      if (options.json) printJson({ removed });
-      else for (const { name } of removed) printLine(`removed ${volume}@${name}`);
-    });
+    .run((client, call, volume: string, options: PruneOptions) => runPrune(client, volume, options, call));
+}
+
+interface PruneOptions {
+  readonly keep: Retention;
+  readonly prefix: string;
+  readonly dryRun?: true;
+  readonly json?: true;
 }
 
 /** @returns the snapshots of aborted backups; none if that cannot be determined: all snapshots are listed anyway */
@@ -105,18 +118,34 @@ async function remove(
   }
 }
 
-/** Removes all but the latest `keep` snapshots with the prefix; oldest first, so that an abort leaves the latest. */
-async function prune(
+/** Removes the oldest first, so that an abort leaves the latest. */
+async function runPrune(
   client: ClusterClient,
   volume: string,
-  { keep, prefix }: { readonly keep: number; readonly prefix: string },
+  { keep, prefix, dryRun, json }: PruneOptions,
   call: CallOptions,
-): Promise<SnapshotInfo[]> {
+): Promise<void> {
   const { snapshots } = await client.query({ kind: 'snapshots', volume }, call);
-  const matching = snapshots.filter(({ name }) => name.startsWith(prefix));
-  const old = matching.slice(0, Math.max(0, matching.length - keep));
-  for (const { name } of old) await remove(client, { volume, name }, true, call);
-  return old;
+  // Those of backups and mirrors end with these.
+  const matching = snapshots.filter(({ name }) => name.startsWith(prefix) && !isNeededSnapshot(name));
+  const kept = keptSnapshots(matching, keep);
+  const old = matching.filter((one) => !kept.has(one));
+  if (!dryRun) for (const { name } of old) await remove(client, { volume, name }, true, call);
+  if (json) {
+    const rules = [...kept].map(([one, keptBy]) => ({ ...one, keptBy }));
+    return printJson(dryRun ? { toRemove: old, kept: rules } : { removed: old });
+  }
+  for (const { name } of old) printLine(`${dryRun ? 'would remove' : 'removed'} ${volume}@${name}`);
+  if (dryRun)
+    for (const [{ name }, keptBy] of kept) printLine(`keeps ${volume}@${name}: ${keptBy.join(', ')}`);
+}
+
+function retention(text: string): Retention {
+  const rules = parseRetention(text);
+  if (rules !== null) return rules;
+  throw new InvalidArgumentError(
+    'It is a whole number from 0 to 4096, or rules such as hourly=24,daily=7,weekly=4,monthly=12.',
+  );
 }
 
 function snapshotName(text: string): SnapshotName {

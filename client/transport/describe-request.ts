@@ -108,6 +108,7 @@ const QUERIES: { readonly [Kind in Query['kind']]: (query: QueryOf<Kind>) => str
   outcome: ({ session }) => `query the outcomes of session ${session}`,
   'volume-of': ({ inode }) => `find the volume of inode ${inode}`,
   snapshots: ({ volume }) => `list the snapshots of volume "${volume}"`,
+  'snapshot-changes': ({ volume }) => `compare two snapshots of volume "${volume}"`,
   sweeps: () => 'query the remaining data of removed snapshots',
   'live-files': ({ volume }) => `list the files of volume "${volume}" that are being written`,
   reservations: () => 'list the space reservations of files',

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { parse as parseToml, TomlError } from 'smol-toml';
 import { DURATION_FORM, durationFormat, durationParse } from '../../base/duration.ts';
-import { CLIENT_VARIABLES } from '../../base/environment.ts';
+import { CLIENT_VARIABLES, PASSPHRASE_VARIABLE } from '../../base/environment.ts';
 import { isServerId, type ServerId, serverIdCompare } from '../../base/ids.ts';
 import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 import { isLabel, isZone, LABELS_MAX, ZONE_FORM } from '../../wire/placement-class.ts';
@@ -231,7 +231,7 @@ function readFlags(argv: readonly string[]): Map<OptionName, OptionSource> {
 function readEnvironment(env: Readonly<Record<string, string | undefined>>): Map<OptionName, OptionSource> {
   const found = new Map<OptionName, OptionSource>();
   const names = new Map(OPTIONS.map(({ name }) => [optionEnv(name), name]));
-  const ofClients: readonly string[] = Object.values(CLIENT_VARIABLES);
+  const ofClients: readonly string[] = [...Object.values(CLIENT_VARIABLES), PASSPHRASE_VARIABLE];
   for (const [label, text] of Object.entries(env)) {
     if (text === undefined || !label.startsWith('LEASEHOLD_') || ofClients.includes(label)) continue;
     const name = names.get(label);

@@ -136,6 +136,7 @@ const QUERIES: QueryTargets = {
   xattrs: ofInode,
   'volume-of': ofInode,
   snapshots: ofVolume,
+  'snapshot-changes': ofVolume,
   sweeps: every,
   'live-files': ofVolume,
   reservations: every,

@@ -88,6 +88,7 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'one-inode' | 'cluster'
   xattrs: 'volume',
   'volume-of': 'cluster',
   snapshots: 'volume',
+  'snapshot-changes': 'volume',
   'live-files': 'volume',
   reservations: 'cluster',
   sweeps: 'cluster',

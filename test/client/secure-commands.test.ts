@@ -70,6 +70,8 @@ const COMMANDS: readonly (readonly [command: string, rest?: string, exit?: numbe
   ['snapshot rm', 'main@now'],
   ['backup', 'main ./archive'],
   ['restore', '--merge ./archive main:/d'],
+  ['mirror', 'main --to https://127.0.0.1:1 --timeout 1s --status', 5],
+  ['mirror promote', 'main', 4],
   ['replica ls', 'main:/a'],
   ['placement set', 'main:/ --replicas 3 --recursive'],
   ['placement get', 'main:/'],

@@ -6,7 +6,8 @@ import { type Family, metricsRead, promqlRead } from './promql.ts';
 
 export const RULES = fileURLToPath(new URL('../../packaging/prometheus/alerts.yml', import.meta.url));
 const DASHBOARD = fileURLToPath(new URL('../../packaging/grafana/dashboard.json', import.meta.url));
-const OPERATIONS = fileURLToPath(new URL('../../docs/operations.md', import.meta.url));
+const MIRROR_RULES = new URL('../../packaging/prometheus/mirror-alerts.yml', import.meta.url);
+const ROOT = new URL('../../', import.meta.url);
 
 /** Labels that Prometheus itself adds to each series. */
 const SCRAPED = ['instance', 'job'];
@@ -26,7 +27,16 @@ interface Panel {
 }
 
 export function alertRules(): readonly Rule[] {
-  const { groups } = parse(readFileSync(RULES, 'utf8')) as { groups: { rules: Rule[] }[] };
+  return rulesOf(RULES);
+}
+
+/** Those for the metrics of mirrors, which no server exports. */
+export function mirrorRules(): readonly Rule[] {
+  return rulesOf(MIRROR_RULES);
+}
+
+function rulesOf(file: string | URL): readonly Rule[] {
+  const { groups } = parse(readFileSync(file, 'utf8')) as { groups: { rules: Rule[] }[] };
   return groups.flatMap(({ rules }) => rules);
 }
 
@@ -103,15 +113,16 @@ export function metricsTogether(texts: readonly string[]): ReadonlyMap<string, F
 }
 
 /** Asserts that each alert has its section, which says what to do. */
-export function assertRunbooks(rules: readonly Rule[]): void {
+/** @param document that has a section for each alert */
+export function assertRunbooks(rules: readonly Rule[], document = 'docs/operations.md'): void {
   const sections = new Map(
-    readFileSync(OPERATIONS, 'utf8')
+    readFileSync(new URL(document, ROOT), 'utf8')
       .split(/^#{2,4} /m)
       .map((section) => [section.split('\n')[0] ?? '', section] as const),
   );
   for (const { alert, annotations, labels } of rules) {
     assert.ok((sections.get(alert) ?? '').split('\n').slice(1).join('').length > 80, `${alert}: what to do`);
-    assert.equal(annotations.runbook, `docs/operations.md#${alert.toLowerCase()}`);
+    assert.equal(annotations.runbook, `${document}#${alert.toLowerCase()}`);
     assert.ok(['warning', 'critical'].includes(labels.severity), alert);
   }
   const alerts = rules.map(({ alert }) => alert);

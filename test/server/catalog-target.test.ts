@@ -116,6 +116,7 @@ const QUERIES: readonly Row[] = [
   ['xattrs', { inode: 8 }, [8]],
   ['volume-of', { inode: 8 }, [8]],
   ['snapshots', { volume: 'main' }, 'volume main'],
+  ['snapshot-changes', { volume: 'main', from: 1, to: 2, after: null }, 'volume main'],
   ['sweeps', {}, 'every'],
   ['live-files', { volume: 'main' }, 'volume main'],
   ['reservations', { after: 0 }, 'every'],
