@@ -1,20 +1,37 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
+import { dateOfNs } from '../../base/times.ts';
 import { isVolumeName } from '../../wire/access.ts';
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';
+import type { Retention } from '../../wire/retention.ts';
 import { abandonedSnapshots } from '../backup/own-snapshot.ts';
 import { attachedBelow } from '../cluster/attached-volumes.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { usageFailure } from '../terminal/failure.ts';
 import { printJson, printLine, printTable } from '../terminal/output.ts';
 import { formatTime } from '../terminal/quantities.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { junctionLine } from '../tree/report.ts';
 import { clusterCommand, leaseClientOf, wholeNumber } from './cluster-command.ts';
+import {
+  FOR,
+  type RetentionOptions,
+  retention,
+  retentionDate,
+  retentionTime,
+  UNTIL,
+  wantedRetention,
+} from './retain.ts';
 import { volumeName } from './volume.ts';
 
 interface SnapshotName {
   readonly volume: string;
   readonly name: string;
+}
+
+interface CreateOptions {
+  readonly retain?: Retention;
+  readonly json?: true;
 }
 
 export function addSnapshotCommands(program: Command): void {
@@ -23,12 +40,14 @@ export function addSnapshotCommands(program: Command): void {
   clusterCommand(snapshot, 'create')
     .description('create a snapshot: the whole volume at one moment, read as VOLUME@NAME')
     .argument('<snapshot>', 'VOLUME@NAME; the name as that of a volume', snapshotName)
+    .option('--retain <time>', 'retain it: a duration such as 30d, or a date such as 2030-01-31', retention)
     .option('--json', 'print the snapshot as JSON')
-    .run(async (client, call, wanted: SnapshotName, options: { readonly json?: true }) => {
+    .run(async (client, call, wanted: SnapshotName, options: CreateOptions) => {
       const top = { volume: wanted.volume, path: '/' };
       const junctions = options.json ? [] : await attachedBelow(client, top, call);
       await client.useVolume(wanted.volume, call);
-      const created = await client.command({ kind: 'snapshot-create', ...wanted }, call);
+      const retain = options.retain === undefined ? {} : { retain: options.retain };
+      const created = await client.command({ kind: 'snapshot-create', ...wanted, ...retain }, call);
       if (options.json) printJson(created.snapshot);
       else for (const junction of junctions) printLine(junctionLine(junction, 'in the snapshot'));
     });
@@ -46,12 +65,30 @@ export function addSnapshotCommands(program: Command): void {
         );
         return printJson({ snapshots: marked });
       }
-      const rows = snapshots.map(({ name, madeNs }) => [
+      const rows = snapshots.map(({ name, madeNs, retainUntilNs }) => [
         `${volume}@${name}`,
         `${formatTime(madeNs)} UTC`,
+        retainUntilNs === undefined ? '' : `retained until ${formatTime(retainUntilNs)} UTC`,
         abandoned.includes(name) ? 'left behind by an aborted backup; the next backup removes it' : '',
       ]);
       printTable(rows);
+    });
+
+  clusterCommand(snapshot, 'retain', 'retain a snapshot: until then nobody can remove it')
+    .argument('<snapshot>', 'VOLUME@NAME', snapshotName)
+    .option(...UNTIL, retentionDate)
+    .option(...FOR, retentionTime)
+    .option('--json', 'print the snapshot as JSON')
+    .run(async (client, call, wanted: SnapshotName, options: RetentionOptions & { json?: true }) => {
+      const retain = wantedRetention(options);
+      if (retain === null) throw usageFailure('Give --until or --for');
+      await client.useVolume(wanted.volume, call);
+      const { snapshot: retained } = await client.command(
+        { kind: 'snapshot-retain', ...wanted, retain },
+        call,
+      );
+      if (options.json) printJson(retained);
+      else printLine(dateOfNs(retained.retainUntilNs ?? '0'));
     });
 
   clusterCommand(snapshot, 'rm', 'remove a snapshot; data that only it shows is deleted in the background')
