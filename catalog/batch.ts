@@ -194,8 +194,7 @@ export function executeRequests(
   });
   const versions = commands.map(({ resolved }) => commandVersion(resolved.command));
   const time = advances ? { leaseNs: `${leaseNs}` } : {};
-  const batch =
-    commands.length === 0 ? EMPTY : { version: Math.max(rules, ...versions), commands, ...time };
+  const batch = commands.length === 0 ? EMPTY : { version: Math.max(rules, ...versions), commands, ...time };
   return { batch, outcomes, touched };
 }
 

@@ -59,7 +59,8 @@ export function assertMayLose(clock: Clock, directory: Flagged, inode: Flagged):
 
 export function protectedError(clock: Clock, inode: Flagged): ServiceError {
   const { id, flags, retainNs } = inode;
-  const retained = isRetained(clock, inode) && retainNs !== null ? [`retained until ${dateOfNs(retainNs)}`] : [];
+  const retained =
+    isRetained(clock, inode) && retainNs !== null ? [`retained until ${dateOfNs(retainNs)}`] : [];
   return new ServiceError(
     'protected',
     `Cannot change inode ${id}: it is ${[...flagNames(flags), ...retained].join(' and ')}`,

@@ -16,7 +16,12 @@ const NS_PER_MS = 1_000_000n;
  * @param present its date until now; null: none
  * @returns its new date, in nanoseconds @throws ServiceError if that is earlier than the present one, or no future date
  */
-export function prolonged({ retentions }: Tables, what: string, present: string | null, wanted: Retention): string {
+export function prolonged(
+  { retentions }: Tables,
+  what: string,
+  present: string | null,
+  wanted: Retention,
+): string {
   const nowNs = retentions.nowNs();
   const untilNs =
     'untilNs' in wanted ? BigInt(timeCheck(wanted.untilNs)) : nowNs + BigInt(wanted.forMs) * NS_PER_MS;

@@ -104,7 +104,11 @@ export class VolumeTables {
 
   /** A file or snapshot of the volume is retained until then. */
   noteRetained(id: number, untilNs: string): void {
-    this.#statements.run('UPDATE volumes SET retained_ns = MAX(retained_ns, ?) WHERE id = ?', BigInt(untilNs), id);
+    this.#statements.run(
+      'UPDATE volumes SET retained_ns = MAX(retained_ns, ?) WHERE id = ?',
+      BigInt(untilNs),
+      id,
+    );
   }
 
   /** The latest snapshot ever. */

@@ -15,7 +15,8 @@ const DATE = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?Z)?$/;
 const DURATION = /^(\d{1,9})(s|m|h|d)$/;
 const UNIT_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 /** What people write, for messages. */
-export const RETENTION_FORM = 'a date such as 2030-01-31 or 2030-01-31T12:00:00Z (UTC), or a duration such as 30d or 12h';
+export const RETENTION_FORM =
+  'a date such as 2030-01-31 or 2030-01-31T12:00:00Z (UTC), or a duration such as 30d or 12h';
 
 /** @returns null if it is neither a date nor a duration */
 export function parseRetention(text: string): Retention | null {

@@ -108,7 +108,8 @@ async function retainBelow(
   state: { readonly retentions: BoundedTransfers; readonly counts: Counts },
   call: CallOptions,
 ): Promise<void> {
-  if (kind === 'file') await state.retentions.begin(() => retainFile(client, inode, wanted, state.counts, call));
+  if (kind === 'file')
+    await state.retentions.begin(() => retainFile(client, inode, wanted, state.counts, call));
   if (kind !== 'directory') return;
   for await (const { attributes } of client.list({ inode }, call))
     if (attributes.junction === undefined) await retainBelow(client, attributes, wanted, state, call);
@@ -140,12 +141,14 @@ export function retention(text: string): Retention {
 
 export function retentionDate(text: string): Retention {
   const parsed = retention(text);
-  if ('forMs' in parsed) throw new InvalidArgumentError('A date is written like 2030-01-31; --for takes a duration.');
+  if ('forMs' in parsed)
+    throw new InvalidArgumentError('A date is written like 2030-01-31; --for takes a duration.');
   return parsed;
 }
 
 export function retentionTime(text: string): Retention {
   const parsed = retention(text);
-  if ('untilNs' in parsed) throw new InvalidArgumentError('A duration is written like 30d; --until takes a date.');
+  if ('untilNs' in parsed)
+    throw new InvalidArgumentError('A duration is written like 30d; --until takes a date.');
   return parsed;
 }

@@ -140,7 +140,8 @@ export class InodeCalls {
   ): Promise<void> {
     const kind = assertXattrName(name);
     const { backend, inodes, pending } = this.#parts;
-    if (!isSettable(kind) && name !== RETAIN_UNTIL) throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
+    if (!isSettable(kind) && name !== RETAIN_UNTIL)
+      throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
     if (Buffer.byteLength(name) > NAME_BYTES_MAX)
       throw new ErrnoError('ERANGE', 'The attribute name is too long');
     if (value.length > VALUE_BYTES_MAX) throw new ErrnoError('E2BIG', 'The attribute value is too large');

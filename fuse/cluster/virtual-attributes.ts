@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
-import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { dateOfNs } from '../../base/times.ts';
+import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import type { FileSystemBackend } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
 import { RETAIN_UNTIL } from '../xattr-names.ts';

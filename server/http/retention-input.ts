@@ -5,5 +5,8 @@ import { parseRetention, RETENTION_FORM, type Retention } from '../../wire/reten
 export function retentionOf(text: string): Retention {
   const retention = parseRetention(text);
   if (retention !== null) return retention;
-  throw new ServiceError('bad-request', `Invalid value of "retain" ${JSON.stringify(text)}: write ${RETENTION_FORM}`);
+  throw new ServiceError(
+    'bad-request',
+    `Invalid value of "retain" ${JSON.stringify(text)}: write ${RETENTION_FORM}`,
+  );
 }
