@@ -104,9 +104,11 @@ export function addSnapshotCommands(program: Command): void {
     .option('--prefix <text>', 'consider only snapshots whose names begin with this', '')
     .option('--json', 'print what was removed as JSON')
     .run(async (client, call, volume: string, options: { keep: number; prefix: string; json?: true }) => {
-      const removed = await prune(client, volume, options, call);
-      if (options.json) printJson({ removed });
-      else for (const { name } of removed) printLine(`removed ${volume}@${name}`);
+      const { removed, retained } = await prune(client, volume, options, call);
+      if (options.json) return printJson({ removed, retained });
+      for (const { name } of removed) printLine(`removed ${volume}@${name}`);
+      for (const { name, retainUntilNs = '0' } of retained)
+        printLine(`kept ${volume}@${name}: retained until ${formatTime(retainUntilNs)} UTC`);
     });
 }
 
@@ -142,18 +144,30 @@ async function remove(
   }
 }
 
-/** Removes all but the latest `keep` snapshots with the prefix; oldest first, so that an abort leaves the latest. */
+/**
+ * Removes all but the latest `keep` snapshots with the prefix; oldest first, so that an abort leaves the latest.
+ * @returns those that were removed, and those that are retained
+ */
 async function prune(
   client: ClusterClient,
   volume: string,
   { keep, prefix }: { readonly keep: number; readonly prefix: string },
   call: CallOptions,
-): Promise<SnapshotInfo[]> {
+): Promise<{ readonly removed: SnapshotInfo[]; readonly retained: SnapshotInfo[] }> {
   const { snapshots } = await client.query({ kind: 'snapshots', volume }, call);
   const matching = snapshots.filter(({ name }) => name.startsWith(prefix));
-  const old = matching.slice(0, Math.max(0, matching.length - keep));
-  for (const { name } of old) await remove(client, { volume, name }, true, call);
-  return old;
+  const removed: SnapshotInfo[] = [];
+  const retained: SnapshotInfo[] = [];
+  for (const one of matching.slice(0, Math.max(0, matching.length - keep))) {
+    try {
+      await remove(client, { volume, name: one.name }, true, call);
+      removed.push(one);
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.code !== 'protected') throw error;
+      retained.push(one);
+    }
+  }
+  return { removed, retained };
 }
 
 function snapshotName(text: string): SnapshotName {

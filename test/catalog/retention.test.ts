@@ -219,10 +219,10 @@ test('the date comes by lease clocks: wall clocks do not count, and a jump count
   // A new retention has its full length by the clock that is far back.
   const later = retainedFile(catalog, '/g', DAY_MS);
   assert.equal(later.retainUntilNs, `${now + DAY_NS}`);
-  // Primaries whose clocks differ a little take turns: no time counts twice.
-  for (let turn = 0; turn < 1_000; turn++) {
-    catalog.leaseNs += turn % 2 === 0 ? 5_000_000_000n : -5_000_000_000n;
-    catalog.run(makeDirectory(`/turn-${turn}`));
+  // Primaries whose clocks differ take turns: no time counts twice.
+  for (let turn = 0; turn < 10; turn++) {
+    catalog.leaseNs += turn % 2 === 0 ? (DAY_NS / 24n) * 20n : (-DAY_NS / 24n) * 20n;
+    catalog.refuse('protected', { kind: 'retain', inode: later.inode, retain: { forMs: 1 } });
   }
   catalog.refuse('protected', { kind: 'unlink', place: main('/g') });
   catalog.leaseNs += DAY_NS;
