@@ -91,7 +91,11 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       return { snapshots: tables.snapshots.all(volume.id).map((row) => snapshotInfoOf(volume, row)) };
     }
     case 'sweeps':
-      return { pending: isSweepPending(tables), garbage: hasGarbage(tables) };
+      return {
+        pending: isSweepPending(tables),
+        garbage: hasGarbage(tables),
+        ...(tables.retentions.hasDates() ? { retains: true } : {}),
+      };
     case 'live-files':
       return { inodes: tables.inodeLists.live(volumeOf(tables, query.volume).id, query.countMax) };
     case 'reservations': {

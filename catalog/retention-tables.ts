@@ -72,6 +72,16 @@ export class RetentionTables {
     return BigInt(untilNs) > this.nowNs();
   }
 
+  /** Whether a date of the catalog, or of one that it lists, may not have come: the clock is then to be advanced. */
+  hasDates(): boolean {
+    if (this.clock() === null) return false;
+    const latest = this.#statements.get<{ ns: string }>(
+      `SELECT CAST(MAX(ns) AS TEXT) AS ns FROM (SELECT 0 AS ns UNION ALL SELECT retained_ns FROM volumes
+         UNION ALL SELECT retained_ns FROM volume_catalogs WHERE state <> 'removed')`,
+    );
+    return this.isAhead(latest?.ns ?? '0');
+  }
+
   put(inode: number, untilNs: string): void {
     this.#statements.run('INSERT OR REPLACE INTO retentions VALUES (?, ?)', inode, BigInt(untilNs));
   }

@@ -1108,8 +1108,11 @@ export interface QueryResults extends MoveQueryResults {
   readonly xattrs: { readonly names: readonly string[] };
   readonly 'volume-of': { readonly volume: string };
   readonly snapshots: { readonly snapshots: readonly SnapshotInfo[] };
-  /** `garbage`: whether there is anything that `collect` deletes, at once or when its time has come. */
-  readonly sweeps: { readonly pending: boolean; readonly garbage?: boolean };
+  /**
+   * `garbage`: whether there is anything that `collect` deletes, at once or when its time has come. `retains`: whether
+   * there is a date of a retention that has not come.
+   */
+  readonly sweeps: { readonly pending: boolean; readonly garbage?: boolean; readonly retains?: boolean };
   readonly 'live-files': { readonly inodes: readonly number[] };
   /** `next`: resume point, null at the end. */
   readonly reservations: {

@@ -200,6 +200,19 @@ test('a retained snapshot is not removed until its date, nor is what it shows', 
   assert.deepEqual(catalog.db.prepare('SELECT * FROM retained_snapshots').all(), []);
 });
 
+test('the catalog says whether it has dates that have not come, also those of other catalogs', () => {
+  const root = new Root();
+  const isWaiting = (): boolean => root.query({ kind: 'sweeps' }).retains === true;
+  assert.equal(isWaiting(), false);
+  retainedFile(root, '/f', DAY_MS);
+  assert.equal(isWaiting(), true);
+  root.timeNs += DAY_NS;
+  root.run(makeDirectory('/d'));
+  assert.equal(isWaiting(), false);
+  root.report(root.ready('big').number, { kind: 'retained', untilNs: `${root.timeNs + DAY_NS}` });
+  assert.equal(isWaiting(), true);
+});
+
 test('the date comes by lease clocks: wall clocks do not count, and a jump counts as a day', () => {
   const catalog = new Clocked();
   const { inode } = retainedFile(catalog, '/f', 10 * DAY_MS);
