@@ -6,11 +6,6 @@ export function nowNs(world: Pick<World, 'wallMs'>): bigint {
   return BigInt(world.wallMs()) * 1_000_000n;
 }
 
-/** @returns the date in UTC, with seconds: `2027-01-31T12:00:00Z` */
-export function dateOfNs(ns: string): string {
-  return new Date(Number(BigInt(ns) / 1_000_000n)).toISOString().replace(/\.\d+Z$/, 'Z');
-}
-
 export function isLater(a: string, b: string): boolean {
   // Texts of equal length, nearly all of them, have the numbers' order.
   const isPlain = a.length === b.length && !a.startsWith('-') && !b.startsWith('-');

@@ -1,5 +1,5 @@
+import { dateOfNs } from '../base/dates.ts';
 import { ServiceError } from '../base/errors.ts';
-import { dateOfNs } from '../base/times.ts';
 import { INODE_FLAGS, type InodeFlag } from '../wire/inode-flags.ts';
 import type { InodeRow } from './inode-rows.ts';
 import { assertNoJunction } from './junction-refusals.ts';
@@ -26,7 +26,7 @@ export function withRetention(flags: number): number {
   return flags | RETAINED;
 }
 
-/** Whether nobody may change it at all: it is immutable, or retained. */
+/** Whether no command changes it at all: it is immutable, or retained. */
 export function isImmutable(clock: Clock, inode: Flagged): boolean {
   return (inode.flags & FLAGS.immutable) !== 0 || isRetained(clock, inode);
 }
@@ -39,7 +39,7 @@ export function isAppendOnly({ flags }: Flagged): boolean {
   return (flags & FLAGS['append-only']) !== 0;
 }
 
-/** Checks before attributes change or a link is added. @throws ServiceError `protected` if it has flags, or is retained */
+/** Checks before attributes change or a link is added. @throws ServiceError `protected`: by flags, or retained */
 export function assertUnprotected(clock: Clock, inode: Flagged): void {
   if (inode.flags !== 0 && ((inode.flags & ALL) !== 0 || isRetained(clock, inode)))
     throw protectedError(clock, inode);

@@ -34,7 +34,7 @@ export class RetentionTables {
     return row ?? null;
   }
 
-  /** Whether a batch at this reading of the lease clock is to advance the clock, unless it concerns retentions itself. */
+  /** Whether a batch at this reading of the lease clock advances the clock, also if it concerns no retentions. */
   isDue(leaseNs: bigint): boolean {
     const clock = this.clock();
     if (clock === null) return false;

@@ -1,6 +1,7 @@
+import { dateOfNs } from '../base/dates.ts';
 import { ServiceError } from '../base/errors.ts';
-import { dateOfNs } from '../base/times.ts';
-import { RETENTION_MS_MAX, type Retention } from '../wire/retention.ts';
+import { RETENTION_MS_MAX } from '../wire/request-limits.ts';
+import type { Retention } from '../wire/retention.ts';
 import { timeCheck } from './names.ts';
 import type { Tables } from './tables.ts';
 

@@ -14,6 +14,7 @@ import {
   Path,
   Policy,
   Replicas,
+  Retention,
   ServerName,
   type ServerStates,
   ServerUrl,
@@ -33,7 +34,6 @@ import {
   UNLINKS_MAX,
 } from './request-limits.ts';
 import { RESERVED_NUMBERS_MAX, RESERVED_SETS_MAX } from './reserved-numbers.ts';
-import { Retention } from './retention.ts';
 import { type Static, Type } from './schema.ts';
 import {
   type CatalogList,
@@ -420,7 +420,7 @@ export const Command = Type.Union([
   }),
   /** Sets and clears flags, as `chattr`. A live file is settled first: then no forbidden change is ordered any more. */
   Type.Object({ kind: Type.Literal('set-flags'), inode: Inode, set: InodeFlags, clear: InodeFlags }),
-  /** Retains a file, or prolongs its retention: until then nothing removes or changes it. A live file is settled first. */
+  /** Retains a file, or prolongs that: until then nothing removes or changes it. A live file is settled first. */
   Type.Object({ kind: Type.Literal('retain'), inode: Inode, retain: Retention }),
   /** Access times of reads, reported asynchronously: they only increase. Skips deleted inodes and other volumes'. */
   Type.Object({

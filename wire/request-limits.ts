@@ -12,3 +12,6 @@ export const NEW_FILES_MAX = 256;
 export const FLUSH_SESSIONS_MAX = 100;
 /** Longest maintenance of a server: a week. */
 export const MAINTENANCE_MS_MAX = 604_800_000;
+
+/** The longest retention, a century: times in nanoseconds have 64 bits. */
+export const RETENTION_MS_MAX = 3_155_760_000_000;

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
+import { dateOfNs } from '../../base/dates.ts';
 import { ServiceError } from '../../base/errors.ts';
-import { dateOfNs } from '../../base/times.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { parseRetention, RETENTION_FORM, type Retention } from '../../wire/retention.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
@@ -38,7 +38,7 @@ interface Counts {
 }
 
 export function addRetainCommand(program: Command): void {
-  clusterCommand(program, 'retain', 'retain a file: until then nobody can change, remove or rename it')
+  clusterCommand(program, 'retain', 'retain a file: until then no client can change, remove or rename it')
     .argument('<path>', 'VOLUME:/path')
     .option(...UNTIL, retentionDate)
     .option(...FOR, retentionTime)

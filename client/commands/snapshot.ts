@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
+import { dateOfNs } from '../../base/dates.ts';
 import { ServiceError } from '../../base/errors.ts';
-import { dateOfNs } from '../../base/times.ts';
 import { isVolumeName } from '../../wire/access.ts';
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';
 import type { Retention } from '../../wire/retention.ts';
@@ -74,7 +74,7 @@ export function addSnapshotCommands(program: Command): void {
       printTable(rows);
     });
 
-  clusterCommand(snapshot, 'retain', 'retain a snapshot: until then nobody can remove it')
+  clusterCommand(snapshot, 'retain', 'retain a snapshot: until then no client can remove it')
     .argument('<snapshot>', 'VOLUME@NAME', snapshotName)
     .option(...UNTIL, retentionDate)
     .option(...FOR, retentionTime)

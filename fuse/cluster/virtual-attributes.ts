@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { dateOfNs } from '../../base/times.ts';
+import { dateOfNs } from '../../base/dates.ts';
 import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import type { FileSystemBackend } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';

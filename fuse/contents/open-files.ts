@@ -1,6 +1,7 @@
 import { constants } from 'node:fs';
 import { assert } from '../../base/assert.ts';
-import { dateOfNs, nowNs } from '../../base/times.ts';
+import { dateOfNs } from '../../base/dates.ts';
+import { nowNs } from '../../base/times.ts';
 import { allDone } from '../all-done.ts';
 import type { Answered } from '../answered.ts';
 import type { Attributes } from '../backend.ts';

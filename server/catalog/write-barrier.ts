@@ -40,7 +40,7 @@ export function needsBarrier(command: Command): command is BarrierCommand {
 /**
  * Has all files of a scope settled before a command: while the barrier of its scope is up, no file of the scope becomes
  * live. So a snapshot is of one moment (decision 0043): the catalog has all changes acknowledged before, and later ones
- * ask the catalog first. New flags, and retentions, apply to all later changes: a primary orders no change without a mark
+ * ask the catalog first. New flags and retentions apply to all later changes: a primary orders no change without a mark
  * (`open-for-write`), and each later mark is set under them, also for a delayed change or an earlier primary.
  */
 export class WriteBarrier {

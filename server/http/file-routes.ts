@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { dateOfNs } from '../../base/dates.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import { dateOfNs } from '../../base/times.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { INODE_FLAGS, type InodeFlag, parseInodeFlags } from '../../wire/inode-flags.ts';
 import type { WholeFiles } from '../file/whole-files.ts';

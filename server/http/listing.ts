@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
-import { dateOfNs } from '../../base/times.ts';
+import { dateOfNs } from '../../base/dates.ts';
 import type { Attributes, QueryResults } from '../../wire/catalog-api.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { etagOf } from './conditions.ts';

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { dateOfNs } from '../../base/dates.ts';
 import { ServiceError } from '../../base/errors.ts';
-import { dateOfNs } from '../../base/times.ts';
 import { isVolumeName } from '../../wire/access.ts';
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';
 import type { Gateway } from '../routing/gateway.ts';

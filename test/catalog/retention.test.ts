@@ -1,11 +1,12 @@
 /**
- * Goal: until its date, no command changes or removes a retained file, or removes a retained snapshot; no command and no
- * clock of a single server makes the date come earlier; volumes that move keep it.
+ * Goal: until its date, no command changes or removes a retained file, or removes a retained snapshot; no command and
+ * no clock of a single server makes the date come earlier; volumes that move keep it.
  * Method: commands, on all members of the catalog; random commands beside a record of what must not change.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { dateOfNs, nsOfDate } from '../../base/dates.ts';
 import type { CommandContext } from '../../catalog/command.ts';
 import { runQuery } from '../../catalog/queries.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
@@ -354,6 +355,17 @@ test('the root catalog does not remove a volume as lost before the latest date t
     root.run(makeDirectory(`/day-${day}`));
   }
   root.run(removal);
+});
+
+test('dates are those of the calendar', () => {
+  fc.assert(
+    fc.property(fc.integer({ min: -60_000_000_000, max: 250_000_000_000 }), (second) => {
+      const ns = `${BigInt(second) * 1_000_000_000n}`;
+      const date = new Date(second * 1_000).toISOString().replace('.000', '');
+      assert.deepEqual([dateOfNs(ns), nsOfDate(date)], [date, ns]);
+    }),
+  );
+  assert.equal(dateOfNs('-1'), '1969-12-31T23:59:59Z');
 });
 
 test('dates and durations are read as people write them', () => {
