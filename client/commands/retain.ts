@@ -50,7 +50,7 @@ export function addRetainCommand(program: Command): void {
       if (options.recursive) return retainAll(client, path, wanted, options, call);
       const { retainUntilNs } = await retainOrShow(client, path, wanted, call);
       const retainUntil = retainUntilNs === undefined ? null : dateOfNs(retainUntilNs);
-      if (options.json) return printJson({ ...path, retainUntil });
+      if (options.json) return printJson({ volume: path.volume, path: path.path, retainUntil });
       printLine(retainUntil ?? 'none');
     });
 }

@@ -86,6 +86,14 @@ for (const volume of ['main', 'own'])
       await leasehold('retain', '--until', '2090-02-01', `${volume}:/d/f`),
       '2090-02-01T00:00:00Z\n',
     );
+    const { catalogs } = JSON.parse(await leasehold('volume', 'ls', '--json')) as {
+      readonly catalogs: readonly { readonly name: string; readonly retainedNs?: string }[];
+    };
+    // Before the answer, the root catalog knows the date, as of the next hour.
+    assert.deepEqual(
+      catalogs.filter(({ name }) => name === volume).map(({ retainedNs }) => retainedNs),
+      volume === 'own' ? [`${BigInt(Date.parse('2090-02-01T01:00:00Z')) * 1_000_000n}`] : [],
+    );
     assert.match(await leasehold('stat', `${volume}:/d/f`), /retained +until 2090-02-01 00:00:00 UTC/);
     await assertRetained(volume);
     await failed(['retain', '--for', '30d', `${volume}:/d/f`], /never shortened/);
