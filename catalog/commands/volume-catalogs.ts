@@ -138,7 +138,9 @@ function receive(tables: Tables, catalog: ListedCatalog, report: CatalogReport, 
     }
     case 'retained': {
       const retainedNs = laterNs(timeCheck(report.untilNs), catalog.retainedNs ?? '0');
-      if (retainedNs !== catalog.retainedNs) tables.catalogs.put({ ...catalog, retainedNs });
+      if (retainedNs === catalog.retainedNs) return;
+      tables.catalogs.nextVersion();
+      tables.catalogs.put({ ...catalog, retainedNs });
       return;
     }
     default:
