@@ -48,7 +48,7 @@ export const ERRORS = {
   'no-attribute': { status: 404, exit: 3, remedy: 'give-up', title: 'No such extended attribute' },
   'too-large': { status: 413, exit: 2, remedy: 'give-up', title: 'The request is larger than the limit' },
   'read-only': { status: 409, exit: 4, remedy: 'give-up', title: 'It can only be read' },
-  protected: { status: 409, exit: 4, remedy: 'give-up', title: 'It is immutable or append-only' },
+  protected: { status: 409, exit: 4, remedy: 'give-up', title: 'It is immutable, append-only or retained' },
   sealed: { status: 409, exit: 4, remedy: 'give-up', title: 'The file is sealed' },
   'session-expired': { status: 409, exit: 5, remedy: 'reopen', title: 'The session is no longer remembered' },
   'lease-taken': { status: 409, exit: 4, remedy: 'give-up', title: 'Another client holds the lease' },

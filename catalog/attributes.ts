@@ -86,9 +86,18 @@ export function attributesOf(row: InodeRow): Attributes {
       : { epoch: row.contentsEpoch, seq: row.contentsSeq },
     live: row.live === 1,
     xattrs: row.xattrs,
-    ...(row.flags === 0 ? {} : { flags: flagNames(row.flags) }),
+    ...flagsOf(row),
     ...(row.placement === 0 ? {} : { placement: row.placement }),
     ...(junction === null ? {} : { junction }),
+  };
+}
+
+function flagsOf({ flags, retainNs }: InodeRow): Pick<Attributes, 'flags' | 'retainUntilNs'> {
+  if (flags === 0) return {};
+  const names = flagNames(flags);
+  return {
+    ...(names.length === 0 ? {} : { flags: names }),
+    ...(retainNs === null ? {} : { retainUntilNs: retainNs }),
   };
 }
 
@@ -102,8 +111,14 @@ export function shownOf({ serial }: Pick<Tree, 'serial'>, row: ShownRow): Attrib
   return { ...attributes, contents, snapshot: serial, ...(source > 0 && { source }) };
 }
 
-export function snapshotInfoOf(volume: VolumeRow, { name, serial, madeNs }: SnapshotRow): SnapshotInfo {
-  return { volume: volume.name, name, serial, madeNs };
+export function snapshotInfoOf(
+  volume: VolumeRow,
+  { name, serial, madeNs, retainNs }: SnapshotRow,
+): SnapshotInfo {
+  return {
+    ...{ volume: volume.name, name, serial, madeNs },
+    ...(retainNs === null ? {} : { retainUntilNs: retainNs }),
+  };
 }
 
 export function volumeInfoOf(row: VolumeRow): VolumeInfo {

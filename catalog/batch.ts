@@ -21,9 +21,11 @@ import {
   CREATIONS_VERSION,
   commandAsOf,
   commandVersion,
+  concernsRetention,
   DELETIONS_VERSION,
   FLAGS_VERSION,
   JUNCTIONS_VERSION,
+  RETENTION_VERSION,
   SESSIONS_VERSION,
   SPLITS_VERSION,
 } from './versions.ts';
@@ -37,6 +39,8 @@ export interface Batch {
   /** The command version that members need; its rules apply to all commands. */
   readonly version: number;
   readonly commands: readonly BatchCommand[];
+  /** The primary's lease clock, if the batch advances that of retentions: decimal nanoseconds. */
+  readonly leaseNs?: string;
 }
 
 const EMPTY: Batch = { version: 1, commands: [] };
@@ -52,7 +56,7 @@ export const BATCH_COMMANDS_MAX = 10_000;
  * Encodes a batch as JSON, one array per command; an empty batch has no bytes. From version 2 on an object with the
  * version, which servers without versions refuse because it is no list.
  */
-export function encodeBatch({ version, commands }: Batch): Uint8Array {
+export function encodeBatch({ version, commands, leaseNs }: Batch): Uint8Array {
   assert(commands.length <= BATCH_COMMANDS_MAX, 'A batch is bounded');
   if (commands.length === 0) return new Uint8Array(0);
   const rows = commands.map(({ session, number, since, resolved }) => [
@@ -63,7 +67,7 @@ export function encodeBatch({ version, commands }: Batch): Uint8Array {
     resolved.replicas,
     resolved.command,
   ]);
-  return Buffer.from(JSON.stringify(version === 1 ? rows : { version, rows }));
+  return Buffer.from(JSON.stringify(version === 1 ? rows : { version, rows, leaseNs }));
 }
 
 /** Decodes commands as their first executor knew them. @throws MalformedError, ServiceError `storage` if too new */
@@ -75,11 +79,11 @@ export function decodeBatch(bytes: Uint8Array): Batch {
   } catch (cause) {
     throw new MalformedError('A batch is not JSON', { cause });
   }
-  const { version, rows } = Array.isArray(batch) ? { version: 1, rows: batch } : versioned(batch);
+  const { version, rows, ...more } = Array.isArray(batch) ? { version: 1, rows: batch } : versioned(batch);
   assertKnownVersion(version);
   if (!Array.isArray(rows) || rows.length > BATCH_COMMANDS_MAX)
     throw new MalformedError('A batch is no list');
-  return { version, commands: rows.map((row) => decodeCommand(row, version)) };
+  return { version, commands: rows.map((row) => decodeCommand(row, version)), ...more };
 }
 
 /** When the primary executed a batch, in milliseconds since 1970; 0 if it has no commands. */
@@ -88,10 +92,15 @@ export function batchAtMs({ commands }: Batch): number {
   return last === undefined ? 0 : Number(BigInt(last.resolved.atNs) / 1_000_000n);
 }
 
-function versioned(batch: unknown): { readonly version: number; readonly rows: unknown } {
-  const { version, rows } = (batch ?? {}) as Readonly<Record<string, unknown>>;
+function versioned(
+  batch: unknown,
+): Pick<Batch, 'leaseNs'> & { readonly version: number; readonly rows: unknown } {
+  const { version, rows, leaseNs } = (batch ?? {}) as Readonly<Record<string, unknown>>;
   if (!isCount(version)) throw new MalformedError('A batch is no list, and has no version');
-  return { version, rows };
+  if (leaseNs === undefined || version < RETENTION_VERSION) return { version, rows };
+  if (typeof leaseNs !== 'string' || !/^\d{1,19}$/.test(leaseNs))
+    throw new MalformedError('The lease clock of a batch is no time');
+  return { version, rows, leaseNs };
 }
 
 function decodeCommand(row: unknown, version: number): BatchCommand {
@@ -158,6 +167,10 @@ export function executeRequests(
   const commands: BatchCommand[] = [];
   const touched: number[][] = requests.map(() => []);
   const rules = adopt(tables, requests, context);
+  const { leaseNs = context.nowNs } = context;
+  const advances =
+    requests.some(({ command }) => concernsRetention(command)) || tables.retentions.isDue(leaseNs);
+  if (advances) tables.retentions.advance(leaseNs);
   const outcomes = requests.map((request, index): Outcome => {
     const { session, number, command } = request;
     const id = { session, number, since: request.since ?? null };
@@ -180,7 +193,8 @@ export function executeRequests(
     return outcome;
   });
   const versions = commands.map(({ resolved }) => commandVersion(resolved.command));
-  const batch = commands.length === 0 ? EMPTY : { version: Math.max(rules, ...versions), commands };
+  const time = advances ? { leaseNs: `${leaseNs}` } : {};
+  const batch = commands.length === 0 ? EMPTY : { version: Math.max(rules, ...versions), commands, ...time };
   return { batch, outcomes, touched };
 }
 
@@ -188,10 +202,11 @@ export function executeRequests(
 export function executeBatch(
   db: CatalogDatabase,
   seq: number,
-  { version: rules, commands }: Batch,
+  { version: rules, commands, leaseNs }: Batch,
 ): Outcome[] {
   const tables = Tables.of(db);
   tables.version.adopt(rules);
+  if (leaseNs !== undefined) tables.retentions.advance(BigInt(leaseNs));
   const outcomes = commands.map((command) => executeAndStore(db, tables, seq, rules, command));
   const { next, limit } = tables.numbers.position();
   assert(next <= limit, 'The primary gives out numbers below the limit only');

@@ -29,6 +29,7 @@ import { junctionCreate, junctionRemove } from './commands/junctions.ts';
 import { inheritPlacement, setPlacement } from './commands/placement.ts';
 import { rename, renameWhiteout } from './commands/rename.ts';
 import { replace, replaceWithContents } from './commands/replace.ts';
+import { retain } from './commands/retain.ts';
 import {
   clusterSet,
   followView,
@@ -47,7 +48,7 @@ import {
   trimDeletions,
 } from './commands/servers.ts';
 import { removeXattr, setAttributes, setFlags, setXattr, stillLive } from './commands/set-attributes.ts';
-import { snapshotCreate, snapshotRemove, sweep } from './commands/snapshots.ts';
+import { snapshotCreate, snapshotRemove, snapshotRetain, sweep } from './commands/snapshots.ts';
 import { trashEmpty, trashRestore } from './commands/trash.ts';
 import {
   CATALOG_MEMBERS,
@@ -91,6 +92,8 @@ export type CommandResult = CommandResults[Command['kind']];
 /** Outside inputs of a command: time and placement. */
 export interface CommandContext {
   readonly nowNs: bigint;
+  /** The lease clock, which never steps and advances retentions; absent: `nowNs`. */
+  readonly leaseNs?: bigint;
   /**
    * Chooses servers for a new file, or a new catalog. A `ServiceError` refuses the command before it is replicated.
    * @param loads by server: those with less come first, before those with more free space
@@ -140,12 +143,16 @@ export function prepareCommand(
   refuseLeaving(tables, command);
   refuseOutdatedServer(tables, command, context.seenVersion);
   // Not stored as an outcome: the file gets settled, and the command is repeated.
-  if (command.kind === 'set-flags' && tables.inode(command.inode)?.live === 1) throw stillLive(command.inode);
+  if (isProtecting(command) && tables.inode(command.inode)?.live === 1) throw stillLive(command.inode);
   return {
     command: withCurrentPreservation(tables, command),
     atNs: context.nowNs.toString(),
     replicas: replicasOf(tables, command, context),
   };
+}
+
+function isProtecting(command: Command): command is CommandOf<'set-flags' | 'retain'> {
+  return command.kind === 'set-flags' || command.kind === 'retain';
 }
 
 /**
@@ -350,6 +357,8 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return setAttributes(tables, command, atNs);
     case 'set-flags':
       return setFlags(tables, command, atNs);
+    case 'retain':
+      return retain(tables, command, atNs);
     case 'note-accesses':
       return noteAccesses(tables, command, atNs);
     case 'open-for-write':
@@ -452,6 +461,8 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return snapshotCreate(tables, command, atNs);
     case 'snapshot-remove':
       return snapshotRemove(tables, command);
+    case 'snapshot-retain':
+      return snapshotRetain(tables, command);
     case 'sweep':
       return sweep(tables, command);
     default:

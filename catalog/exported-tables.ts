@@ -25,7 +25,11 @@ function shape(
   return { by, columns: words(columns), key: words(key), namesVolume: namesVolume === 'names the volume' };
 }
 
-export type ShapedTable = Exclude<ExportedTable, 'totals'>;
+export type ShapedTable = Exclude<ExportedTable, 'totals' | 'retention_clock'>;
+
+export function isShaped(table: ExportedTable): table is ShapedTable {
+  return table !== 'totals' && table !== 'retention_clock';
+}
 
 /**
  * The rows that move with a volume. Others stay: of servers, sessions with a known start, deletions, and numbers that
@@ -38,6 +42,7 @@ export const EXPORTED: Readonly<Record<ShapedTable, TableShape>> = {
     'name',
   ),
   snapshots: shape('volume', 'serial, name, made_ns', 'serial', 'names the volume'),
+  retained_snapshots: shape('volume', 'serial, until_ns', 'serial', 'names the volume'),
   sweeps: shape('volume', 'serial', 'serial', 'names the volume'),
   moved_numbers: shape('own', 'first, last', 'first'),
   reserved: shape('number', 'first, last, owner, at_ns, members', 'first', 'names the volume'),
@@ -55,6 +60,7 @@ export const EXPORTED: Readonly<Record<ShapedTable, TableShape>> = {
     'id',
     'names the volume',
   ),
+  retentions: shape('number', 'inode, until_ns', 'inode'),
   xattrs: shape('number', 'inode, name, value, since', 'inode, name'),
   entries: shape('number', 'parent, name, inode, since', 'parent, name'),
   planned_members: shape('number', 'inode, server, view, epoch, turn', 'inode, server'),

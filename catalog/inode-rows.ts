@@ -1,3 +1,4 @@
+import { RETAINED } from './retained-flag.ts';
 import { KIND_DIRECTORY } from './schema.ts';
 
 /** An inode in the tables; times are decimal nanoseconds. */
@@ -42,6 +43,8 @@ export interface InodeRow {
   readonly placement: number;
   /** Protecting flags as bits of `FLAGS`. */
   readonly flags: number;
+  /** Until when the file is retained, perhaps in the past; null if it never was. */
+  readonly retainNs: string | null;
   readonly xattrs: number;
   /** Size that the file may grow to; null if its volume had no quota at the last request. */
   readonly allowed: number | null;
@@ -69,6 +72,8 @@ export const INODE_COLUMNS = `
   CAST(i.orphaned_ns AS TEXT) AS orphanedNs,
   i.orphaned_ns IS NOT NULL AND EXISTS (SELECT 1 FROM trash t WHERE t.inode = i.id) AS trashed, i.wanted, i.policy, i.allowed,
   i.preserving, i.since, i.flags, i.placement,
+  CASE WHEN i.flags & ${RETAINED} THEN
+    (SELECT CAST(r.until_ns AS TEXT) FROM retentions r WHERE r.inode = i.id) END AS retainNs,
   CASE i.kind WHEN ${KIND_DIRECTORY} THEN
     (SELECT json_object('catalog', j.catalog, 'volume', j.volume) FROM junctions j WHERE j.inode = i.id) END AS junction,
   (SELECT COUNT(*) FROM xattrs x WHERE x.inode = i.id) AS xattrs`;

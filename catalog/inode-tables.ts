@@ -6,6 +6,7 @@ import type { DirectoryClassTables } from './directory-class-tables.ts';
 import type { InodeNumbers } from './inode-numbers.ts';
 import { INODE_COLUMNS, type InodeRow } from './inode-rows.ts';
 import type { PlacementTables } from './placement-tables.ts';
+import type { RetentionTables } from './retention-tables.ts';
 import { KIND_DIRECTORY, KIND_FILE } from './schema.ts';
 import type { SnapshotTables } from './snapshot-tables.ts';
 import type { Statements } from './statements.ts';
@@ -74,6 +75,7 @@ interface SharedTables {
   readonly placements: PlacementTables;
   readonly classes: DirectoryClassTables;
   readonly trash: TrashTables;
+  readonly retentions: RetentionTables;
   readonly snapshots: SnapshotTables;
   readonly deletions: DeletionLog;
   readonly changes: ChangeRecord;
@@ -87,6 +89,7 @@ export class InodeTables {
   readonly #placements: PlacementTables;
   readonly #classes: DirectoryClassTables;
   readonly #trash: TrashTables;
+  readonly #retentions: RetentionTables;
   readonly #snapshots: SnapshotTables;
   readonly #deletions: DeletionLog;
   readonly #changes: ChangeRecord;
@@ -95,7 +98,7 @@ export class InodeTables {
 
   constructor(
     statements: Statements,
-    { volumes, numbers, placements, classes, trash, snapshots, deletions, changes }: SharedTables,
+    { volumes, numbers, placements, classes, trash, retentions, snapshots, deletions, changes }: SharedTables,
   ) {
     this.#statements = statements;
     this.#volumes = volumes;
@@ -103,6 +106,7 @@ export class InodeTables {
     this.#placements = placements;
     this.#classes = classes;
     this.#trash = trash;
+    this.#retentions = retentions;
     this.#snapshots = snapshots;
     this.#deletions = deletions;
     this.#changes = changes;
@@ -216,6 +220,7 @@ export class InodeTables {
   forget(inode: InodeRow): void {
     charge(this.#volumes, inode, -1, -chargeOf(inode));
     if (inode.trashed) this.#trash.delete(inode.id);
+    if (inode.retainNs !== null) this.#retentions.delete(inode.id);
     this.#statements.run('DELETE FROM inodes WHERE id = ?', inode.id);
     if (inode.replicas !== '') this.#placements.remove(inode.id, inode.replicas);
     this.#volumes.count(inode.volume, -1, inode.kind === KIND_FILE ? -inode.sizeBytes : 0);

@@ -1,5 +1,5 @@
 import { EXPORTED_TABLES } from '../wire/volume-moves.ts';
-import { EXPORTED, type ShapedTable } from './exported-tables.ts';
+import { EXPORTED, isShaped, type ShapedTable } from './exported-tables.ts';
 import type { Tables } from './tables.ts';
 import type { MoveRow, NumberRun } from './volume-move-tables.ts';
 
@@ -12,7 +12,7 @@ const RUNS_MAX = 1_000;
  */
 const BY_NUMBER = EXPORTED_TABLES.filter(
   (table): table is ShapedTable =>
-    table !== 'totals' && table !== 'inodes' && table !== 'trash' && EXPORTED[table].by === 'number',
+    isShaped(table) && table !== 'inodes' && table !== 'trash' && EXPORTED[table].by === 'number',
 );
 
 /** Deletes at most `countMax` rows of a volume that has moved. @returns how far it came; null if none are left */

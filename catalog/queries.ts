@@ -96,7 +96,11 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
     case 'snapshot-changes':
       return snapshotChanges(tables, query);
     case 'sweeps':
-      return { pending: isSweepPending(tables), garbage: hasGarbage(tables) };
+      return {
+        pending: isSweepPending(tables),
+        garbage: hasGarbage(tables),
+        ...(tables.retentions.hasDates() ? { retains: true } : {}),
+      };
     case 'live-files':
       return { inodes: tables.inodeLists.live(volumeOf(tables, query.volume).id, query.countMax) };
     case 'reservations': {

@@ -543,6 +543,32 @@ const SPLITS = `
   ) STRICT, WITHOUT ROWID;
 `;
 
+/** Dates before which files and snapshots are neither changed nor removed: see `RetentionTables`. */
+const RETENTIONS = `
+  -- of inodes whose flags have the bit RETAINED
+  CREATE TABLE retentions (
+    inode     INTEGER PRIMARY KEY,
+    until_ns  INTEGER NOT NULL
+  ) STRICT;
+  CREATE TABLE retained_snapshots (
+    volume    INTEGER NOT NULL,
+    serial    INTEGER NOT NULL,
+    until_ns  INTEGER NOT NULL,
+    PRIMARY KEY (volume, serial)
+  ) STRICT, WITHOUT ROWID;
+  -- no row before the first retention
+  CREATE TABLE retention_clock (
+    id        INTEGER PRIMARY KEY CHECK (id = 1),
+    clock_ns  INTEGER NOT NULL,
+    -- the lease clock of the primary that advanced it last
+    lease_ns  INTEGER NOT NULL
+  ) STRICT;
+  -- the latest date of any retention that the volume ever had; 0: none
+  ALTER TABLE volumes ADD COLUMN retained_ns INTEGER NOT NULL DEFAULT 0;
+  -- of the root catalog: the same of a volume with a catalog of its own, as reported
+  ALTER TABLE volume_catalogs ADD COLUMN retained_ns INTEGER NOT NULL DEFAULT 0;
+`;
+
 /** From version 1 to 2; servers are added when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -571,7 +597,7 @@ const MIGRATIONS: readonly string[] = [
   REPLICA_COUNTS + CLUSTER + DELETIONS,
   CATALOGS + PLACEMENT_CLASSES,
   JUNCTIONS + MOVES,
-  SPLITS,
+  SPLITS + RETENTIONS,
 ];
 
 /** The tables, each with its key columns, in the order of the canonical dump. */
@@ -609,6 +635,9 @@ export const TABLE_KEYS = {
   past_inodes: 'id, until',
   past_entries: 'parent, name, until',
   past_xattrs: 'inode, name, until',
+  retentions: 'inode',
+  retained_snapshots: 'volume, serial',
+  retention_clock: 'id',
 } as const;
 
 /**

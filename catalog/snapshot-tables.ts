@@ -7,6 +7,8 @@ export interface SnapshotRow {
   readonly serial: number;
   readonly name: string;
   readonly madeNs: string;
+  /** Until when it is retained, perhaps in the past; null if it never was. */
+  readonly retainNs: string | null;
 }
 
 /** `named`: 1 if the inode is linked. `serial`, `kept`: as in `VolumeRow`. */
@@ -38,7 +40,9 @@ export interface ChangedEntry {
   readonly present: number | null;
 }
 
-const SNAPSHOT_COLUMNS = 'volume, serial, name, CAST(made_ns AS TEXT) AS madeNs';
+const SNAPSHOT_COLUMNS = `volume, serial, name, CAST(made_ns AS TEXT) AS madeNs,
+  (SELECT CAST(until_ns AS TEXT) FROM retained_snapshots r WHERE r.volume = snapshots.volume AND r.serial = snapshots.serial)
+    AS retainNs`;
 
 const PAST_INODE_COLUMNS = `id, until, since, volume, kind, mode, uid, gid, links, size, accessed_ns, modified_ns, changed_ns, target, device,
   object_bytes, contents_epoch, contents_seq, modified_epoch, modified_seq, parent, policy, source, holes, created_ns, flags`;
@@ -53,7 +57,7 @@ const PAST_ROW = `
   CAST(p.changed_ns AS TEXT) AS changedNs, CAST(p.created_ns AS TEXT) AS createdNs, p.target, p.device, '' AS replicas, 0 AS view,
   p.object_bytes AS objectBytes, p.contents_epoch AS contentsEpoch, p.contents_seq AS contentsSeq,
   p.modified_epoch AS modifiedEpoch, p.modified_seq AS modifiedSeq, 0 AS live, 0 AS markEpoch, 0 AS markTurn, p.parent,
-  NULL AS orphanedNs, 0 AS trashed, 0 AS wanted, p.policy, NULL AS allowed, 0 AS preserving, p.since, p.flags, 0 AS placement, NULL AS junction, 0 AS xattrs,
+  NULL AS orphanedNs, 0 AS trashed, 0 AS wanted, p.policy, NULL AS allowed, 0 AS preserving, p.since, p.flags, NULL AS retainNs, 0 AS placement, NULL AS junction, 0 AS xattrs,
   p.source`;
 
 /**
@@ -301,10 +305,11 @@ export class SnapshotTables {
     );
     assert(row !== undefined, 'A snapshot is of a volume that exists');
     this.#statements.run('INSERT INTO snapshots VALUES (?, ?, ?, ?)', volume, row.serial, name, madeNs);
-    return { volume, serial: row.serial, name, madeNs };
+    return { volume, serial: row.serial, name, madeNs, retainNs: null };
   }
 
   remove({ volume, serial }: SnapshotRow): void {
+    this.#statements.run('DELETE FROM retained_snapshots WHERE volume = ? AND serial = ?', volume, serial);
     this.#statements.run('DELETE FROM snapshots WHERE volume = ? AND serial = ?', volume, serial);
     this.#statements.run('INSERT INTO sweeps VALUES (?, ?)', volume, serial);
     this.#statements.run(
@@ -316,6 +321,7 @@ export class SnapshotTables {
   /** The volume has moved to another catalog. */
   forgetVolume(volume: number): void {
     this.#statements.run('DELETE FROM snapshots WHERE volume = ?', volume);
+    this.#statements.run('DELETE FROM retained_snapshots WHERE volume = ?', volume);
   }
 
   /** @returns the next past row that the snapshot `from` shows and `to` does not; each is of another inode */

@@ -11,6 +11,7 @@ import { InodeTables } from './inode-tables.ts';
 import { JunctionTables } from './junction-tables.ts';
 import { OwnCatalog } from './own-catalog.ts';
 import { PlacementTables } from './placement-tables.ts';
+import { RetentionTables } from './retention-tables.ts';
 import type { CatalogDatabase } from './schema.ts';
 import { ServerTables } from './server-tables.ts';
 import { SessionTables } from './session-tables.ts';
@@ -44,6 +45,7 @@ export class Tables {
   readonly classes: DirectoryClassTables;
   readonly junctions: JunctionTables;
   readonly trash: TrashTables;
+  readonly retentions: RetentionTables;
   /** Every change of a row that snapshots show keeps a copy first. */
   readonly snapshots: SnapshotTables;
   readonly sweeps: SnapshotSweeps;
@@ -72,13 +74,14 @@ export class Tables {
     this.classes = new DirectoryClassTables(statements);
     this.junctions = new JunctionTables(statements);
     this.trash = new TrashTables(statements);
+    this.retentions = new RetentionTables(statements);
     this.snapshots = new SnapshotTables(statements);
     this.sweeps = new SnapshotSweeps(statements);
     this.inodeLists = new InodeLists(statements);
     this.deletions = new DeletionLog(statements);
-    const { volumes, numbers, placements, classes, trash, snapshots, deletions } = this;
+    const { volumes, numbers, placements, classes, trash, retentions, snapshots, deletions } = this;
     this.inodes = new InodeTables(statements, {
-      ...{ volumes, numbers, placements, classes, trash, snapshots, deletions, changes },
+      ...{ volumes, numbers, placements, classes, trash, retentions, snapshots, deletions, changes },
     });
     this.entries = new EntryTables(statements, { snapshots, changes });
     this.xattrs = new XattrTables(statements, { snapshots, changes });

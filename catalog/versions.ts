@@ -1,6 +1,7 @@
 import { ServiceError } from '../base/errors.ts';
 import { MalformedError } from '../wire/bytes.ts';
 import type { Command, CommandOf } from '../wire/catalog-api.ts';
+import type { ExportedTable } from '../wire/volume-moves.ts';
 
 /**
  * Version of the commands' meaning. Replicas stay equal because all execute the same commands to the same effect; a
@@ -16,7 +17,7 @@ import type { Command, CommandOf } from '../wire/catalog-api.ts';
  *   servers; logs of deletions. 12: volumes with a catalog of their own; labels of servers; labels and zones of
  *   volumes and directories. 13: volumes that are attached in others; moves of volumes to catalogs of their own;
  *   volumes of reserved numbers. 14: directories that become volumes; placement classes of uploads;
- *   extended attributes of new files and directories.
+ *   extended attributes of new files and directories; retentions.
  */
 export const COMMANDS_VERSION = 14;
 
@@ -63,6 +64,9 @@ export const SPLITS_VERSION = 14;
 
 /** Servers from this version on know that an upload has the placement class of its directory. */
 export const UPLOAD_CLASSES_VERSION = 14;
+
+/** From this version on, batches advance the retention clock. */
+export const RETENTION_VERSION = 14;
 
 /** The version that introduced each command. A new command needs an entry. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {
@@ -137,6 +141,8 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   'catalog-import': 13,
   'volume-split': 14,
   'volume-part': 14,
+  retain: 14,
+  'snapshot-retain': 14,
 };
 
 /**
@@ -152,12 +158,20 @@ const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, num
   replace: { xattrs: 14 },
   'replace-with-contents': { xattrs: 14 },
   'make-directory': { xattrs: 14 },
+  'snapshot-create': { retain: 14 },
   'reserve-inodes': { members: 5, volume: 13 },
   'catalog-begin': { moved: 13 },
   bear: { elsewhere: 5 },
   'note-accesses': { unset: 5 },
   'set-attributes': { touches: 9, unchangedNs: 10 },
 };
+
+/** Tables of an export that earlier versions do not know. */
+const RETENTION_TABLES: ReadonlySet<ExportedTable> = new Set([
+  'retentions',
+  'retained_snapshots',
+  'retention_clock',
+]);
 
 /** First version that allows U+FFFD in names and link targets; earlier ones refuse it as invalid UTF-8. */
 const REPLACEMENT_CHARACTER_VERSION = 5;
@@ -171,6 +185,7 @@ export function commandVersion(command: Command): number {
     .map(([, version]) => version);
   if (hasReplacementCharacter(command)) versions.push(REPLACEMENT_CHARACTER_VERSION);
   if (hasHoles(command)) versions.push(HOLES_VERSION);
+  if (concernsRetention(command)) versions.push(RETENTION_VERSION);
   return Math.max(KINDS[command.kind], ...versions);
 }
 
@@ -187,6 +202,23 @@ export function commandAsOf(command: Command, version: number): Command {
   const asKnown = version < HOLES_VERSION ? withoutHoles(withoutLater) : withoutLater;
   if (version >= REPLACEMENT_CHARACTER_VERSION || !hasReplacementCharacter(asKnown)) return asKnown;
   return withRefusedTexts(asKnown, '') as Command;
+}
+
+/** Whether the command sets retentions, or brings them from another catalog: its batch has the time. */
+export function concernsRetention(command: Command): boolean {
+  switch (command.kind) {
+    case 'retain':
+    case 'snapshot-retain':
+      return true;
+    case 'snapshot-create':
+      return command.retain !== undefined;
+    case 'catalog-import':
+      return command.tables.some(({ table }) => RETENTION_TABLES.has(table));
+    case 'catalog-report':
+      return command.report.kind === 'retained';
+    default:
+      return false;
+  }
 }
 
 function hasHoles(command: Command): boolean {

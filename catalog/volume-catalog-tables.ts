@@ -18,12 +18,14 @@ interface CatalogRow {
   readonly refusedWhy: string;
   /** Inode, or 0. */
   readonly attached: number;
+  /** `0`: none. */
+  readonly retainedNs: string;
   /** Null if no volume moves to it. */
   readonly moving: MovePhase | null;
 }
 
 const COLUMNS = `number, name, state, view, members, made, since, settings, refused_since AS refusedSince,
-  refused_why AS refusedWhy, attached,
+  refused_why AS refusedWhy, attached, CAST(retained_ns AS TEXT) AS retainedNs,
   (SELECT phase FROM volume_moves WHERE catalog = number AND phase IN ('begun', 'splitting', 'frozen', 'numbered')) AS moving`;
 
 /** The root catalog's list of volumes' catalogs and servers, with its version. Plain access, no rules. */
@@ -107,11 +109,12 @@ export class VolumeCatalogTables {
     );
   }
 
-  put({ number, name, state, view, members, made, since, settings, refused, attached }: ListedCatalog): void {
+  put(catalog: ListedCatalog): void {
+    const { number, name, state, view, members, made, since, settings, refused, attached } = catalog;
     this.#statements.run(
-      'INSERT OR REPLACE INTO volume_catalogs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+      'INSERT OR REPLACE INTO volume_catalogs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
       ...[number, name, state, view, members.join(','), made, since, JSON.stringify(settings)],
-      ...[refused?.since ?? 0, refused?.why ?? '', attached ?? 0],
+      ...[refused?.since ?? 0, refused?.why ?? '', attached ?? 0, BigInt(catalog.retainedNs ?? 0)],
     );
   }
 
@@ -173,6 +176,7 @@ function listedCatalogOf({
   refusedSince,
   refusedWhy,
   attached,
+  retainedNs,
   moving,
   ...row
 }: CatalogRow): ListedCatalog {
@@ -182,6 +186,7 @@ function listedCatalogOf({
     settings: JSON.parse(settings) as ListedCatalog['settings'],
     ...(refusedSince === 0 ? {} : { refused: { since: refusedSince, why: refusedWhy } }),
     ...(attached === 0 ? {} : { attached }),
+    ...(retainedNs === '0' ? {} : { retainedNs }),
     ...(moving === null ? {} : { moving }),
   };
 }

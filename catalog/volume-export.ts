@@ -8,7 +8,7 @@ import {
   type ExportedRows,
   type ExportedTable,
 } from '../wire/volume-moves.ts';
-import { EXPORTED, type ShapedTable } from './exported-tables.ts';
+import { EXPORTED, isShaped, type ShapedTable } from './exported-tables.ts';
 import type { Tables } from './tables.ts';
 import type { RowKey, RowScope } from './volume-row-tables.ts';
 import type { VolumeRow } from './volume-tables.ts';
@@ -88,6 +88,12 @@ class ExportedPage {
       this.#add(table, totalsOf(this.#volume));
       return null;
     }
+    if (table === 'retention_clock') {
+      const clock = this.#tables.retentions.clock();
+      // Importing it needs servers that know retentions.
+      if (clock !== null && this.#volume.retainedNs !== '0') this.#add(table, [clock.clockNs]);
+      return null;
+    }
     switch (EXPORTED[table].by) {
       case 'number':
         return this.#readRun(table, after);
@@ -160,7 +166,7 @@ function positionOf(text: string): Position | null {
   const table = EXPORTED_TABLES.find((one) => one === name);
   if (table === undefined) throw noPosition(text);
   if (after.length === 0) return { table, after: null };
-  const { key, by } = table === 'totals' ? { key: [], by: 'own' } : EXPORTED[table];
+  const { key, by } = isShaped(table) ? EXPORTED[table] : { key: [], by: 'own' };
   const isKey = after.length === key.length || (by === 'number' && after.length === 1);
   if (!isKey || !after.every((part) => typeof part === 'string' || Number.isSafeInteger(part)))
     throw noPosition(text);

@@ -28,12 +28,14 @@ export interface VolumeRow {
   /** Labels that servers of its files need, and their zones, separated by commas; empty: any server. */
   readonly labels: string;
   readonly zones: string;
+  /** The latest date of any retention that it ever had; `0`: none. */
+  readonly retainedNs: string;
 }
 
 const VOLUME_COLUMNS = `id, name, root, replicas, object_bytes AS objectBytes, inodes, used_bytes AS usedBytes, policy,
   quota_bytes AS quotaBytes, quota_inodes AS quotaInodes, named_inodes AS namedInodes, named_bytes AS namedBytes,
   trash_ms AS trashMs, trashed_inodes AS trashedInodes, trashed_bytes AS trashedBytes,
-  serial, kept, labels, zones`;
+  serial, kept, labels, zones, CAST(retained_ns AS TEXT) AS retainedNs`;
 /** Rows of a volume that has moved to another catalog stay for a while, and nothing shows them. */
 const IS_HERE = `id NOT IN (${MOVED})`;
 const VOLUME = `SELECT ${VOLUME_COLUMNS} FROM volumes WHERE id = ?`;
@@ -98,6 +100,15 @@ export class VolumeTables {
 
   setRoot(id: number, root: number): void {
     this.#statements.run('UPDATE volumes SET root = ? WHERE id = ?', root, id);
+  }
+
+  /** A file or snapshot of the volume is retained until then. */
+  noteRetained(id: number, untilNs: string): void {
+    this.#statements.run(
+      'UPDATE volumes SET retained_ns = MAX(retained_ns, ?) WHERE id = ?',
+      BigInt(untilNs),
+      id,
+    );
   }
 
   /** The latest snapshot ever. */

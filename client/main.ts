@@ -16,6 +16,7 @@ import { HELPER_COMMAND, HELPER_NAME, refuseCallOfFuse } from './commands/mount-
 import { addPlacementCommands } from './commands/placement.ts';
 import { addReferenceCommands } from './commands/reference.ts';
 import { addReplicaCommands } from './commands/replica.ts';
+import { addRetainCommand } from './commands/retain.ts';
 import { addScrubCommand } from './commands/scrub.ts';
 import { addServerCommand } from './commands/server.ts';
 import { addSnapshotCommands } from './commands/snapshot.ts';
@@ -104,6 +105,7 @@ export function buildProgram(
   addSnapshotCommands(program);
   addTransferCommands(program);
   addTreeCommands(program);
+  addRetainCommand(program);
   addCopyCommand(program);
   addTrashCommands(program);
   addStateCommands(program);

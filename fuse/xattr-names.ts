@@ -10,6 +10,9 @@ export const CAPABILITY_NAME = 'security.capability';
 /** `ls -l` requests it of each file, until a file system answers once that it has no labels. */
 const LABEL_NAME = 'security.selinux';
 
+/** The virtual attribute that can be set: until when a file is retained. */
+export const RETAIN_UNTIL = 'leasehold.retain_until';
+
 export function xattrKind(name: string): XattrKind {
   if (name.startsWith('user.') || isTrusted(name)) return 'kept';
   if (ACL_NAMES.includes(name)) return 'acl';

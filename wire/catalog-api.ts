@@ -14,6 +14,7 @@ import {
   Path,
   Policy,
   Replicas,
+  Retention,
   ServerName,
   type ServerStates,
   ServerUrl,
@@ -435,6 +436,8 @@ export const Command = Type.Union([
   }),
   /** Sets and clears flags, as `chattr`. A live file is settled first: then no forbidden change is ordered any more. */
   Type.Object({ kind: Type.Literal('set-flags'), inode: Inode, set: InodeFlags, clear: InodeFlags }),
+  /** Retains a file, or prolongs that: until then nothing removes or changes it. A live file is settled first. */
+  Type.Object({ kind: Type.Literal('retain'), inode: Inode, retain: Retention }),
   /** Access times of reads, reported asynchronously: they only increase. Skips deleted inodes and other volumes'. */
   Type.Object({
     kind: Type.Literal('note-accesses'),
@@ -588,7 +591,19 @@ export const Command = Type.Union([
   }),
   /** The next view of named leases' voters; `precondition-failed` unless it follows the present one. */
   Type.Object({ kind: Type.Literal('set-voters'), view: Voters }),
-  Type.Object({ kind: Type.Literal('snapshot-create'), volume: VolumeName, name: SnapshotName }),
+  Type.Object({
+    kind: Type.Literal('snapshot-create'),
+    volume: VolumeName,
+    name: SnapshotName,
+    retain: Type.Optional(Retention),
+  }),
+  /** Retains a snapshot, or prolongs its retention: until then it is not removed. */
+  Type.Object({
+    kind: Type.Literal('snapshot-retain'),
+    volume: VolumeName,
+    name: SnapshotName,
+    retain: Retention,
+  }),
   Type.Object({ kind: Type.Literal('snapshot-remove'), volume: VolumeName, name: SnapshotName }),
   /** Deletes what only removed snapshots showed: at most this many rows of each kind. */
   Type.Object({ kind: Type.Literal('sweep'), countMax: Type.Integer({ minimum: 1, maximum: 10_000 }) }),
@@ -681,6 +696,8 @@ export interface Attributes {
   readonly xattrs?: number;
   /** Protecting flags; absent if none. */
   readonly flags?: readonly InodeFlag[];
+  /** Until when the file is retained, perhaps in the past; absent if it never was, and in snapshots. */
+  readonly retainUntilNs?: string;
   /** The directory whose placement class it has; absent if it has its volume's. */
   readonly placement?: number;
   /** The volume that may be attached at this directory: it is, if the list of catalogs says so. */
@@ -705,6 +722,8 @@ export interface SnapshotInfo {
   /** Number in the volume; never reused. */
   readonly serial: number;
   readonly madeNs: string;
+  /** Until when it is retained, perhaps in the past; absent if it never was. */
+  readonly retainUntilNs?: string;
 }
 
 /** `in`: takes new replicas. `draining`: its replicas are moved away. `out`: removed; does not rejoin by itself. */
@@ -1097,6 +1116,7 @@ export interface CommandResults extends RootCommandResults, VolumeCommandResults
   /** `granted`: the client's session to which the attributes are granted; absent if none, and from earlier releases. */
   readonly 'set-attributes': { readonly attributes: Attributes; readonly granted?: number };
   readonly 'set-flags': { readonly attributes: Attributes };
+  readonly retain: { readonly attributes: Attributes };
   readonly 'note-accesses': { readonly noted: number };
   /** `preserve`: the file is not marked yet; first preserve contents of this version as the inode. */
   readonly 'open-for-write': { readonly attributes: Attributes; readonly preserve?: Preservation };
@@ -1138,6 +1158,7 @@ export interface CommandResults extends RootCommandResults, VolumeCommandResults
   readonly 'trash-empty': { readonly removed: number };
   readonly 'snapshot-create': { readonly snapshot: SnapshotInfo };
   readonly 'snapshot-remove': Record<string, never>;
+  readonly 'snapshot-retain': { readonly snapshot: SnapshotInfo };
   readonly sweep: { readonly rows: number; readonly more: boolean };
 }
 
@@ -1159,8 +1180,11 @@ export interface QueryResults extends MoveQueryResults {
   readonly 'volume-of': { readonly volume: string };
   readonly snapshots: { readonly snapshots: readonly SnapshotInfo[] };
   readonly 'snapshot-changes': SnapshotChanges;
-  /** `garbage`: whether there is anything that `collect` deletes, at once or when its time has come. */
-  readonly sweeps: { readonly pending: boolean; readonly garbage?: boolean };
+  /**
+   * `garbage`: whether there is anything that `collect` deletes, at once or when its time has come. `retains`: whether
+   * there is a date of a retention that has not come.
+   */
+  readonly sweeps: { readonly pending: boolean; readonly garbage?: boolean; readonly retains?: boolean };
   readonly 'live-files': { readonly inodes: readonly number[] };
   /** `next`: resume point, null at the end. */
   readonly reservations: {

@@ -1,4 +1,5 @@
 import { LABEL_PATTERN, LABELS_MAX, ZONE_PATTERN, ZONES_MAX } from './placement-class.ts';
+import { RETENTION_MS_MAX } from './request-limits.ts';
 import { type Static, Type } from './schema.ts';
 
 /** Values that several commands and queries of the catalog contain. */
@@ -18,6 +19,12 @@ export const Replicas = Type.Integer({ minimum: 1, maximum: 15 });
 export const ObjectBytes = Type.Integer({ minimum: 4096, maximum: 4 * 1024 * 1024 });
 /** At most a century: times in nanoseconds have 64 bits. */
 export const TrashMs = Type.Integer({ minimum: 0, maximum: 3_155_760_000_000 });
+
+/** As `Retention` of retention.ts. */
+export const Retention = Type.Union([
+  Type.Object({ untilNs: Nanoseconds }),
+  Type.Object({ forMs: Type.Integer({ minimum: 1, maximum: RETENTION_MS_MAX }) }),
+]);
 
 export const Policy = Type.Union([Type.Literal('quorum'), Type.Literal('all'), Type.Literal('read-only')]);
 export type Policy = Static<typeof Policy>;

@@ -15,3 +15,6 @@ export const MAINTENANCE_MS_MAX = 604_800_000;
 
 /** Inodes and names in one page of the differences of two snapshots, which takes some milliseconds. */
 export const CHANGES_MAX = 50;
+
+/** The longest retention, a century: times in nanoseconds have 64 bits. */
+export const RETENTION_MS_MAX = 3_155_760_000_000;

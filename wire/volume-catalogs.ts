@@ -51,6 +51,8 @@ export const CatalogReport = Type.Union([
   }),
   /** It has nothing at a draining server, and places nothing there. `since`: of the server when it was drained. */
   Type.Object({ kind: Type.Literal('none-left'), server: ServerName, since: ListVersion }),
+  /** A file or snapshot is retained until then: before, the volume is not removed as lost. */
+  Type.Object({ kind: Type.Literal('retained'), untilNs: Nanoseconds }),
 ]);
 export type CatalogReport = Static<typeof CatalogReport>;
 
@@ -124,6 +126,8 @@ export interface ListedCatalog {
   readonly refused?: CatalogRefusal;
   /** The junction at which its volume is attached; absent if at none. */
   readonly attached?: number;
+  /** Until when files or snapshots of the volume are retained, as far as reported; absent: none were. */
+  readonly retainedNs?: string;
   /** Of a catalog in creation to which an existing volume moves: until it is ready, the root catalog has the volume. */
   readonly moving?: MovePhase;
 }

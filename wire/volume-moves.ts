@@ -20,10 +20,14 @@ export const EXPORT_START = '';
 export const EXPORT_END = 'end';
 const ExportPosition = Type.String({ maxLength: 5_000 });
 
-/** The tables with rows of a volume, in the order of the export; `totals` are the volume's counters. */
+/**
+ * The tables with rows of a volume, in the order of the export. `retention_clock` is the clock of the root catalog, if
+ * the volume has retentions; `totals` are the volume's counters.
+ */
 export const EXPORTED_TABLES = [
   'volumes',
   'snapshots',
+  'retained_snapshots',
   'sweeps',
   'moved_numbers',
   'reserved',
@@ -33,12 +37,14 @@ export const EXPORTED_TABLES = [
   'directory_classes',
   'junctions',
   'inodes',
+  'retentions',
   'xattrs',
   'entries',
   'planned_members',
   'past_inodes',
   'past_entries',
   'past_xattrs',
+  'retention_clock',
   'totals',
 ] as const;
 export type ExportedTable = (typeof EXPORTED_TABLES)[number];

@@ -110,7 +110,7 @@ class FileCreation {
     nameCheck(name);
     const directory = this.#directory(file.parent);
     const volume = this.#volumeOf(directory);
-    assertMayGain(directory);
+    assertMayGain(this.#tables, directory);
     if (this.#tables.entries.has(directory.id, name))
       throw new ServiceError('exists', `There is a "${name}" already`);
     const accessedNs = timeCheck(file.accessedNs ?? this.#atNs);

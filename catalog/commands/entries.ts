@@ -74,7 +74,7 @@ interface Node {
 export function nodeCreate(tables: Tables, spot: ResolvedName, node: Node, atNs: string): InodeRow {
   assert(spot.inode === undefined, 'A new inode gets a name that is free');
   const { directory } = spot;
-  assertMayGain(directory);
+  assertMayGain(tables, directory);
   const isDirectory = node.kind === 'directory';
   const isFile = node.kind === 'file';
   const inherits = (directory.mode & MODE_SETGID) !== 0;
@@ -191,8 +191,8 @@ export function link(tables: Tables, command: CommandOf<'link'>, atNs: string): 
   if (spot.directory.volume !== inode.volume) {
     throw new ServiceError('cross-volume', `Cannot link inode ${inode.id} of volume "${inode.volumeName}"`);
   }
-  assertUnprotected(inode);
-  assertMayGain(spot.directory);
+  assertUnprotected(tables, inode);
+  assertMayGain(tables, spot.directory);
   if (inode.links >= LINKS_MAX) {
     throw new ServiceError('too-many-links', `Inode ${inode.id} has ${LINKS_MAX} names already`);
   }
@@ -222,7 +222,7 @@ export function removeEmptyDirectory(
   { directory, name }: Pick<ResolvedName, 'directory' | 'name'>,
   atNs: string,
 ): void {
-  assertMayLose(directory, inode);
+  assertMayLose(tables, directory, inode);
   tables.entries.delete(directory.id, name, inode.id);
   tables.inodes.touchDirectory(directory.id, -1, atNs);
   tables.inodes.delete(inode);
@@ -272,7 +272,7 @@ function removeEntry(
   if (inode.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
   if (expect !== undefined) assertExpected(expect, name, inode);
   check(inode);
-  assertMayLose(directory, inode);
+  assertMayLose(tables, directory, inode);
   tables.entries.delete(directory.id, name, inode.id);
   const links = removeLink(tables, inode, { directory, name }, removal, atNs);
   return { directory: directory.id, inode: inode.id, links };

@@ -102,7 +102,8 @@ export function openForWrite(
     throw new ServiceError('is-directory', `Inode ${inode.id} is a directory`);
   if (inode.kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${inode.id} is no file`);
   // A primary of an earlier release would overwrite an append-only file.
-  if (isImmutable(inode) || (isAppendOnly(inode) && command.restricts !== true)) throw protectedError(inode);
+  if (isImmutable(tables, inode) || (isAppendOnly(inode) && command.restricts !== true))
+    throw protectedError(tables, inode);
   const preserve = preserveIfShown(tables, inode, command, atNs);
   if (preserve !== null) return { attributes: attributesOf(inode), preserve };
   const current = { epoch: inode.markEpoch, turn: inode.markTurn };

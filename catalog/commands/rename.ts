@@ -69,9 +69,9 @@ function move(
     }
     assertNotAttached(replaced, to.name);
   }
-  assertMayLose(from.directory, moved);
-  if (replaced === undefined) assertMayGain(to.directory);
-  else assertMayLose(to.directory, replaced);
+  assertMayLose(tables, from.directory, moved);
+  if (replaced === undefined) assertMayGain(tables, to.directory);
+  else assertMayLose(tables, to.directory, replaced);
 
   tables.entries.delete(from.directory.id, from.name, from.inode.id);
   tables.inodes.touchDirectory(from.directory.id, isDirectory ? -1 : 0, atNs);
@@ -100,8 +100,8 @@ function exchange(
   const [aIsDirectory, bIsDirectory] = [a.kind === KIND_DIRECTORY, b.kind === KIND_DIRECTORY];
   if (aIsDirectory) assertOutside(tables, to.directory, a);
   if (bIsDirectory) assertOutside(tables, from.directory, b);
-  assertMayLose(from.directory, a);
-  assertMayLose(to.directory, b);
+  assertMayLose(tables, from.directory, a);
+  assertMayLose(tables, to.directory, b);
   tables.entries.setInode(from.directory.id, from.name, b.id);
   tables.entries.setInode(to.directory.id, to.name, a.id);
   const gained = Number(bIsDirectory) - Number(aIsDirectory);

@@ -31,12 +31,12 @@ export function replace(
   if (orphan.orphanedNs === null || orphan.trashed === 1) {
     throw new ServiceError('bad-request', `Inode ${orphan.id} is no file without a name`);
   }
-  assertUnprotected(orphan);
+  assertUnprotected(tables, orphan);
   const spot = resolveName(tables, command.place, 'is-directory', true);
   if (spot.directory.volume !== orphan.volume) {
     throw new ServiceError('cross-volume', `File ${orphan.id} is of volume "${orphan.volumeName}"`);
   }
-  assertReplaceable(spot, command);
+  assertReplaceable(tables, spot, command);
   return linkInPlaceOf(tables, command, spot, orphan, atNs);
 }
 
@@ -47,16 +47,20 @@ export function replaceWithContents(
   atNs: string,
 ): CommandResults['replace-with-contents'] {
   const spot = resolveName(tables, command.place, 'is-directory', true);
-  assertReplaceable(spot, command);
+  assertReplaceable(tables, spot, command);
   return linkInPlaceOf(tables, command, spot, createUnlinked(tables, command, spot, atNs), atNs);
 }
 
 /** @throws ServiceError if the entry cannot be replaced, or is not the expected one */
-function assertReplaceable({ directory, name, inode: old }: ResolvedName, { expect }: Replacement): void {
+function assertReplaceable(
+  tables: Tables,
+  { directory, name, inode: old }: ResolvedName,
+  { expect }: Replacement,
+): void {
   if (old?.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
   assertExpected(expect, name, old);
-  if (old === undefined) assertMayGain(directory);
-  else assertMayLose(directory, old);
+  if (old === undefined) assertMayGain(tables, directory);
+  else assertMayLose(tables, directory, old);
 }
 
 /** @returns the unlinked inode; a later refusal undoes its creation */

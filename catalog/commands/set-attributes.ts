@@ -32,8 +32,8 @@ export function setAttributes(
   if (command.mode === undefined && !newOwner && accessedNs === undefined && modifiedNs === undefined) {
     return { attributes: attributesOf(inode) };
   }
-  if (command.touches !== true || command.mode !== undefined || newOwner) assertUnprotected(inode);
-  else if (isImmutable(inode)) throw protectedError(inode);
+  if (command.touches !== true || command.mode !== undefined || newOwner) assertUnprotected(tables, inode);
+  else if (isImmutable(tables, inode)) throw protectedError(tables, inode);
   const at = (ns: string): string => (command.touches === true ? atNs : timeCheck(ns));
   // A program must not run with the privileges of an owner that did not request it.
   const kept = newOwner && inode.kind !== KIND_DIRECTORY ? withoutPrivileges(inode.mode) : inode.mode;
@@ -65,7 +65,7 @@ export function setFlags(
 }
 
 export function stillLive(inode: number): ServiceError {
-  return new ServiceError('busy', `Cannot set flags of file ${inode}: it is being written`, {
+  return new ServiceError('busy', `Cannot protect file ${inode}: it is being written`, {
     retryAfterMs: 100,
   });
 }
@@ -99,7 +99,7 @@ export function setXattr(
   atNs: string,
 ): CommandResults['set-xattr'] {
   const inode = inodeOf(tables, command.inode);
-  assertUnprotected(inode);
+  assertUnprotected(tables, inode);
   xattrNameCheck(command.name);
   const value = xattrValue(command.value);
   if (isAclName(command.name)) {
@@ -135,7 +135,7 @@ export function removeXattr(
   atNs: string,
 ): CommandResults['remove-xattr'] {
   const inode = inodeOf(tables, command.inode);
-  assertUnprotected(inode);
+  assertUnprotected(tables, inode);
   if (tables.xattr(inode.id, command.name) === undefined) {
     // A missing list is the requested state, as in other file systems.
     if (isAclName(command.name)) return {};

@@ -1,11 +1,15 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { CommandOf, CommandResults, Preservation } from '../../wire/catalog-api.ts';
+import type { Retention } from '../../wire/retention.ts';
 import { snapshotInfoOf } from '../attributes.ts';
 import { charge, chargeOf } from '../charges.ts';
 import type { InodeRow } from '../inode-rows.ts';
+import { assertNotRetained, prolonged } from '../retention.ts';
 import { KIND_FILE } from '../schema.ts';
+import type { SnapshotRow } from '../snapshot-tables.ts';
 import type { Tables } from '../tables.ts';
 import { volumeOf } from '../tree.ts';
+import type { VolumeRow } from '../volume-tables.ts';
 
 /** Orphan time of a file kept for snapshots: never old enough to be collected. */
 const KEPT_FOR_SNAPSHOT_NS = (2n ** 63n - 1n).toString();
@@ -38,7 +42,10 @@ export function snapshotCreate(
       `Cannot make a snapshot of volume "${volume.name}": file ${live} is being written`,
     );
   }
-  return { snapshot: snapshotInfoOf(volume, snapshots.create(volume.id, command.name, atNs)) };
+  const created = snapshots.create(volume.id, command.name, atNs);
+  const { retain } = command;
+  const snapshot = retain === undefined ? created : retainSnapshot(tables, volume, created, retain);
+  return { snapshot: snapshotInfoOf(volume, snapshot) };
 }
 
 export function snapshotRemove(
@@ -46,12 +53,41 @@ export function snapshotRemove(
   command: CommandOf<'snapshot-remove'>,
 ): CommandResults['snapshot-remove'] {
   const volume = volumeOf(tables, command.volume);
-  const snapshot = tables.snapshots.byName(volume.id, command.name);
-  if (snapshot === undefined) {
-    throw new ServiceError('not-found', `There is no snapshot "${command.name}" of volume "${volume.name}"`);
-  }
+  const snapshot = snapshotOf(tables, volume, command.name);
+  assertNotRetained(tables, describe(volume, snapshot), snapshot.retainNs);
   tables.snapshots.remove(snapshot);
   return {};
+}
+
+export function snapshotRetain(
+  tables: Tables,
+  command: CommandOf<'snapshot-retain'>,
+): CommandResults['snapshot-retain'] {
+  const volume = volumeOf(tables, command.volume);
+  const snapshot = snapshotOf(tables, volume, command.name);
+  return { snapshot: snapshotInfoOf(volume, retainSnapshot(tables, volume, snapshot, command.retain)) };
+}
+
+function retainSnapshot(
+  tables: Tables,
+  volume: VolumeRow,
+  snapshot: SnapshotRow,
+  wanted: Retention,
+): SnapshotRow {
+  const retainNs = prolonged(tables, describe(volume, snapshot), snapshot.retainNs, wanted);
+  tables.retentions.putOfSnapshot(volume.id, snapshot.serial, retainNs);
+  tables.volumes.noteRetained(volume.id, retainNs);
+  return { ...snapshot, retainNs };
+}
+
+function snapshotOf(tables: Tables, volume: VolumeRow, name: string): SnapshotRow {
+  const snapshot = tables.snapshots.byName(volume.id, name);
+  if (snapshot !== undefined) return snapshot;
+  throw new ServiceError('not-found', `There is no snapshot "${name}" of volume "${volume.name}"`);
+}
+
+function describe(volume: VolumeRow, { name }: SnapshotRow): string {
+  return `Snapshot "${volume.name}@${name}"`;
 }
 
 /** Deletes past rows that no snapshot shows. Files that only removed snapshots showed may then be collected. */

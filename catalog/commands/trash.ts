@@ -30,7 +30,7 @@ export function trashRestore(
       `There is a "${command.volume}:${path}" already: restore file ${inode.id} to another path`,
     );
   }
-  assertMayGain(directory);
+  assertMayGain(tables, directory);
   tables.trash.delete(inode.id);
   tables.volumes.chargeTrash(inode.volume, -1, -chargeOf(inode));
   tables.inodes.setLinks(inode.id, 1, null, atNs);

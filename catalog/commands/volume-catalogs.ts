@@ -2,13 +2,17 @@
 import { unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { CATALOGS_END } from '../../base/ids.ts';
+import { laterNs } from '../../base/times.ts';
 import type { CommandOf, CommandResults, ServerInfo } from '../../wire/catalog-api.ts';
 import type { VolumeSettings } from '../../wire/catalog-values.ts';
 import type { PlacementClass } from '../../wire/placement-class.ts';
 import type { CatalogReport, CatalogState, ListedCatalog } from '../../wire/volume-catalogs.ts';
 import { attachPart } from '../attached-part.ts';
 import { completeMove } from '../completed-moves.ts';
+import { timeCheck } from '../names.ts';
+import { assertNotRetained } from '../retention.ts';
 import type { Tables } from '../tables.ts';
+import type { MoveRow } from '../volume-move-tables.ts';
 import { detachAllIn, refuseAttached } from './attachments.ts';
 
 const FIRST_VIEW = 1;
@@ -87,6 +91,8 @@ export function beginRemoval(tables: Tables, catalog: ListedCatalog): ListedCata
 
 /** Has the members drop the catalog without its consent: what is left of it cannot decide any more. @returns its row */
 export function removeLost(tables: Tables, catalog: ListedCatalog): ListedCatalog {
+  // Its servers may return.
+  assertNotRetained(tables, `What volume "${catalog.name}" had`, catalog.retainedNs ?? null);
   const { attached: _, ...row } = catalog;
   return moved(tables, row, 'removed');
 }
@@ -130,6 +136,13 @@ function receive(tables: Tables, catalog: ListedCatalog, report: CatalogReport, 
         tables.catalogs.confirm(report.server, number);
       return;
     }
+    case 'retained': {
+      const retainedNs = laterNs(timeCheck(report.untilNs), catalog.retainedNs ?? '0');
+      if (retainedNs === catalog.retainedNs) return;
+      tables.catalogs.nextVersion();
+      tables.catalogs.put({ ...catalog, retainedNs });
+      return;
+    }
     default:
       unreachable(report);
   }
@@ -140,8 +153,15 @@ function created(tables: Tables, catalog: ListedCatalog, atNs: string): void {
   if (catalog.moving !== undefined && catalog.moving !== 'numbered') return;
   const move = tables.moves.row(catalog.number);
   const isPart = move !== undefined && move.part > 0;
-  moved(tables, isPart ? attachPart(tables, catalog, move, atNs) : catalog, 'ready');
+  const attached = isPart ? attachPart(tables, catalog, move, atNs) : catalog;
+  moved(tables, move === undefined ? attached : { ...attached, ...retainedOf(tables, move) }, 'ready');
   if (move !== undefined) completeMove(tables, move);
+}
+
+/** The latest date of the volume that has moved. */
+function retainedOf({ volumes }: Tables, { volume }: MoveRow): Pick<ListedCatalog, 'retainedNs'> {
+  const { retainedNs } = volumes.row(volume);
+  return retainedNs === '0' ? {} : { retainedNs };
 }
 
 /** @returns the row */

@@ -46,14 +46,28 @@ function importRows(tables: Tables, table: ExportedTable, rows: readonly Exporte
     case 'requests':
       importRequests(tables, rows);
       return;
+    case 'retention_clock':
+      for (const [clockNs] of rows) tables.retentions.setBack(String(clockNs));
+      return;
     case 'totals':
       for (const row of rows) assertTotals(volumeOf(tables), row);
       return;
     default:
       tables.rows.insert(table, volumeOf(tables).id, rows);
       if (table === 'inodes') count(tables, rows);
+      if (table === 'retentions' || table === 'retained_snapshots') noteRetentions(tables, table, rows);
       if (table === 'planned_members' && rows.length > 0) tables.placements.notePlanned();
   }
+}
+
+function noteRetentions(
+  tables: Tables,
+  table: 'retentions' | 'retained_snapshots',
+  rows: readonly ExportedRow[],
+): void {
+  const { id } = volumeOf(tables);
+  const untilColumn = EXPORTED[table].columns.indexOf('until_ns');
+  for (const row of rows) tables.volumes.noteRetained(id, String(row[untilColumn]));
 }
 
 /** The volume counts its inodes as they are imported. */

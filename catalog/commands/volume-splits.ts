@@ -85,10 +85,11 @@ export function beginSplit(tables: Tables, move: MoveRow): string | null {
   const { name } = listed;
   if (tables.volumes.byName(name) !== undefined) return `there is a volume "${name}" already`;
   const { replicas, labels, zones } = tables.classes.of(source, directory.placement);
-  const { objectBytes, policy, trashMs, serial } = source;
+  const { objectBytes, policy, trashMs, serial, retainedNs } = source;
   const volume = tables.volumes.insert(name, directory.id, replicas, objectBytes, policy);
   tables.volumes.set(volume, { replicas, policy, quotaBytes: 0, quotaInodes: 0, trashMs, labels, zones });
   tables.volumes.setSerial(volume, serial);
+  tables.volumes.noteRetained(volume, retainedNs);
   // It keeps its parent here, for paths and for the check of renames; the copy is its own parent.
   tables.inodes.setVolume(directory, volume);
   tables.splits.addDirectory(move.catalog, directory.id);

@@ -1,21 +1,39 @@
 import { type Command, InvalidArgumentError } from 'commander';
+import { dateOfNs } from '../../base/dates.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { isVolumeName } from '../../wire/access.ts';
+import type { SnapshotInfo } from '../../wire/catalog-api.ts';
+import type { Retention } from '../../wire/retention.ts';
 import { abandonedSnapshots } from '../backup/own-snapshot.ts';
-import { keptSnapshots, parseRetention, type Retention } from '../backup/retention.ts';
+import { type Retention as KeepRules, keptSnapshots, parseRetention } from '../backup/retention.ts';
 import { attachedBelow } from '../cluster/attached-volumes.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import { isNeededSnapshot } from '../mirror/mirror-names.ts';
+import { usageFailure } from '../terminal/failure.ts';
 import { printJson, printLine, printTable } from '../terminal/output.ts';
 import { formatTime } from '../terminal/quantities.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { junctionLine } from '../tree/report.ts';
 import { clusterCommand, leaseClientOf } from './cluster-command.ts';
+import {
+  FOR,
+  type RetentionOptions,
+  retention,
+  retentionDate,
+  retentionTime,
+  UNTIL,
+  wantedRetention,
+} from './retain.ts';
 import { volumeName } from './volume.ts';
 
 interface SnapshotName {
   readonly volume: string;
   readonly name: string;
+}
+
+interface CreateOptions {
+  readonly retain?: Retention;
+  readonly json?: true;
 }
 
 export function addSnapshotCommands(program: Command): void {
@@ -24,12 +42,14 @@ export function addSnapshotCommands(program: Command): void {
   clusterCommand(snapshot, 'create')
     .description('create a snapshot: the whole volume at one moment, read as VOLUME@NAME')
     .argument('<snapshot>', 'VOLUME@NAME; the name as that of a volume', snapshotName)
+    .option('--retain <time>', 'retain it: a duration such as 30d, or a date such as 2030-01-31', retention)
     .option('--json', 'print the snapshot as JSON')
-    .run(async (client, call, wanted: SnapshotName, options: { readonly json?: true }) => {
+    .run(async (client, call, wanted: SnapshotName, options: CreateOptions) => {
       const top = { volume: wanted.volume, path: '/' };
       const junctions = options.json ? [] : await attachedBelow(client, top, call);
       await client.useVolume(wanted.volume, call);
-      const created = await client.command({ kind: 'snapshot-create', ...wanted }, call);
+      const retain = options.retain === undefined ? {} : { retain: options.retain };
+      const created = await client.command({ kind: 'snapshot-create', ...wanted, ...retain }, call);
       if (options.json) printJson(created.snapshot);
       else for (const junction of junctions) printLine(junctionLine(junction, 'in the snapshot'));
     });
@@ -47,12 +67,30 @@ export function addSnapshotCommands(program: Command): void {
         );
         return printJson({ snapshots: marked });
       }
-      const rows = snapshots.map(({ name, madeNs }) => [
+      const rows = snapshots.map(({ name, madeNs, retainUntilNs }) => [
         `${volume}@${name}`,
         `${formatTime(madeNs)} UTC`,
+        retainUntilNs === undefined ? '' : `retained until ${formatTime(retainUntilNs)} UTC`,
         abandoned.includes(name) ? 'left behind by an aborted backup; the next backup removes it' : '',
       ]);
       printTable(rows);
+    });
+
+  clusterCommand(snapshot, 'retain', 'retain a snapshot: until then no client can remove it')
+    .argument('<snapshot>', 'VOLUME@NAME', snapshotName)
+    .option(...UNTIL, retentionDate)
+    .option(...FOR, retentionTime)
+    .option('--json', 'print the snapshot as JSON')
+    .run(async (client, call, wanted: SnapshotName, options: RetentionOptions & { json?: true }) => {
+      const retain = wantedRetention(options);
+      if (retain === null) throw usageFailure('Give --until or --for');
+      await client.useVolume(wanted.volume, call);
+      const { snapshot: retained } = await client.command(
+        { kind: 'snapshot-retain', ...wanted, retain },
+        call,
+      );
+      if (options.json) printJson(retained);
+      else printLine(dateOfNs(retained.retainUntilNs ?? '0'));
     });
 
   clusterCommand(snapshot, 'rm', 'remove a snapshot; data that only it shows is deleted in the background')
@@ -71,7 +109,7 @@ export function addSnapshotCommands(program: Command): void {
     .requiredOption(
       '--keep <rules>',
       'how many to keep: 24, or some of last=3,hourly=24,daily=7,weekly=4,monthly=12,yearly=2',
-      retention,
+      keepRules,
     )
     .option('--prefix <text>', 'consider only snapshots whose names begin with this', '')
     .option('--dry-run', 'remove nothing; print what would be removed, and which rules keep the others')
@@ -80,7 +118,7 @@ export function addSnapshotCommands(program: Command): void {
 }
 
 interface PruneOptions {
-  readonly keep: Retention;
+  readonly keep: KeepRules;
   readonly prefix: string;
   readonly dryRun?: true;
   readonly json?: true;
@@ -130,17 +168,39 @@ async function runPrune(
   const matching = snapshots.filter(({ name }) => name.startsWith(prefix) && !isNeededSnapshot(name));
   const kept = keptSnapshots(matching, keep);
   const old = matching.filter((one) => !kept.has(one));
-  if (!dryRun) for (const { name } of old) await remove(client, { volume, name }, true, call);
-  if (json) {
-    const rules = [...kept].map(([one, keptBy]) => ({ ...one, keptBy }));
-    return printJson(dryRun ? { toRemove: old, kept: rules } : { removed: old });
+  if (dryRun) return printPlan(volume, old, kept, json === true);
+  const removed: SnapshotInfo[] = [];
+  const retained: SnapshotInfo[] = [];
+  for (const one of old) {
+    try {
+      await remove(client, { volume, name: one.name }, true, call);
+      removed.push(one);
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.code !== 'protected') throw error;
+      retained.push(one);
+    }
   }
-  for (const { name } of old) printLine(`${dryRun ? 'would remove' : 'removed'} ${volume}@${name}`);
-  if (dryRun)
-    for (const [{ name }, keptBy] of kept) printLine(`keeps ${volume}@${name}: ${keptBy.join(', ')}`);
+  if (json) return printJson({ removed, retained });
+  for (const { name } of removed) printLine(`removed ${volume}@${name}`);
+  for (const { name, retainUntilNs = '0' } of retained)
+    printLine(`kept ${volume}@${name}: retained until ${formatTime(retainUntilNs)} UTC`);
 }
 
-function retention(text: string): Retention {
+function printPlan(
+  volume: string,
+  old: readonly SnapshotInfo[],
+  kept: ReadonlyMap<SnapshotInfo, readonly string[]>,
+  json: boolean,
+): void {
+  if (json) {
+    const rules = [...kept].map(([one, keptBy]) => ({ ...one, keptBy }));
+    return printJson({ toRemove: old, kept: rules });
+  }
+  for (const { name } of old) printLine(`would remove ${volume}@${name}`);
+  for (const [{ name }, keptBy] of kept) printLine(`keeps ${volume}@${name}: ${keptBy.join(', ')}`);
+}
+
+function keepRules(text: string): KeepRules {
   const rules = parseRetention(text);
   if (rules !== null) return rules;
   throw new InvalidArgumentError(

@@ -168,6 +168,8 @@ async function show(
     ['changed', `${formatTime(attributes.changedNs)} UTC`],
   ];
   if (attributes.flags !== undefined) rows.push(['flags', attributes.flags.join(', ')]);
+  if (attributes.retainUntilNs !== undefined)
+    rows.push(['retained', `until ${formatTime(attributes.retainUntilNs)} UTC`]);
   if (attributes.kind === 'symlink') rows.push(['target', printable(attributes.target)]);
   if (etag !== null) rows.push(['etag', etag], ['replicas', attributes.replicas.join(', ')]);
   printTable(rows);

@@ -7,7 +7,7 @@ import type { Directories } from '../metadata/directories.ts';
 import { staleIfNotFound } from '../metadata/removed-directories.ts';
 import { NAME_BYTES_MAX } from '../transport/stat.ts';
 import type { AttributeRequest, Caller } from '../transport.ts';
-import { isNamespaceAlone, isSettable, isTrusted, xattrKind } from '../xattr-names.ts';
+import { isNamespaceAlone, isSettable, isTrusted, RETAIN_UNTIL, xattrKind } from '../xattr-names.ts';
 import type { CallParts } from './call-parts.ts';
 
 const VALUE_BYTES_MAX = 64 * 1024;
@@ -139,11 +139,14 @@ export class InodeCalls {
     clearsSetgid = false,
   ): Promise<void> {
     const kind = assertXattrName(name);
-    const { backend, inodes } = this.#parts;
-    if (!isSettable(kind)) throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
+    const { backend, inodes, pending } = this.#parts;
+    if (!isSettable(kind) && name !== RETAIN_UNTIL)
+      throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
     if (Buffer.byteLength(name) > NAME_BYTES_MAX)
       throw new ErrnoError('ERANGE', 'The attribute name is too long');
     if (value.length > VALUE_BYTES_MAX) throw new ErrnoError('E2BIG', 'The attribute value is too large');
+    // It forbids operations that are acknowledged and pending.
+    if (name === RETAIN_UNTIL) await pending.flush({ kind: 'inode', inode });
     const mode: XattrMode = flags === XATTR_CREATE ? 'create' : flags === XATTR_REPLACE ? 'replace' : 'set';
     try {
       await backend.setXattr(inode, name, value, mode, clearsSetgid);

@@ -11,6 +11,7 @@ import type { FileLocks } from '../../client/cluster/file-locks.ts';
 import { volumeOf } from '../../client/cluster/remote-path.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import { INODE_FLAGS } from '../../wire/inode-flags.ts';
+import { parseRetention, RETENTION_FORM } from '../../wire/retention.ts';
 import type {
   AttributeChanges,
   Attributes,
@@ -23,6 +24,7 @@ import type {
   Space,
 } from '../backend.ts';
 import { ErrnoError, isLockLoss, lockLost } from '../errno.ts';
+import { RETAIN_UNTIL } from '../xattr-names.ts';
 import { CatalogAvailability } from './catalog-availability.ts';
 import { replicatedCapacity } from './replicated-capacity.ts';
 import { NAMELESS_USERS, type Users } from './users.ts';
@@ -221,6 +223,12 @@ export function clusterBackend(
       return (await query({ kind: 'xattrs', inode, ...snapshotOption })).names;
     },
     async setXattr(inode, name, value, mode, clearsSetgid = false) {
+      if (name === RETAIN_UNTIL) {
+        const retain = parseRetention(Buffer.from(value).toString().trim());
+        if (retain === null) throw new ErrnoError('EINVAL', `Write ${RETENTION_FORM} to ${name}`);
+        await command({ kind: 'retain', inode, retain }, asOwner(inode));
+        return;
+      }
       const base64 = Buffer.from(value).toString('base64');
       const more = clearsSetgid ? { clearsSetgid } : {};
       await command({ kind: 'set-xattr', inode, name, value: base64, mode, ...more }, asOwner(inode));

@@ -1,13 +1,17 @@
 import { readFile } from 'node:fs/promises';
+import { dateOfNs } from '../../base/dates.ts';
 import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import type { FileSystemBackend } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
+import { RETAIN_UNTIL } from '../xattr-names.ts';
 
-/** Virtual extended attributes `leasehold.*`: computed from the cluster on each read, never set or stored. */
+/** Virtual extended attributes `leasehold.*`: computed from the cluster on each read. One can be set: a retention. */
 
 const PREFIX = 'leasehold.';
 const OF_ALL = ['volume', 'inode'];
 const OF_FILES = ['replicas', 'policy', 'primary', 'epoch', 'version', 'sealed'];
+/** Of files that are, or were, retained. */
+const RETENTION = RETAIN_UNTIL.slice(PREFIX.length);
 const OF_DIRECTORIES = ['policy', 'copies'];
 
 /** Null if the inode has no virtual attribute of this name. */
@@ -22,6 +26,10 @@ export function clusterVirtualAttributes(client: ClusterClient, volume: string):
       if (!OF_DIRECTORIES.includes(name)) return null;
       const { policy, replicas } = (await client.query({ kind: 'volume', name: volume })).volume;
       return name === 'policy' ? policy : String(replicas);
+    }
+    if (name === RETENTION) {
+      const { retainUntilNs } = attributes;
+      return retainUntilNs === undefined ? null : dateOfNs(retainUntilNs);
     }
     if (attributes.kind !== 'file' || !OF_FILES.includes(name)) return null;
     if (name === 'replicas') return attributes.replicas.join(',');
@@ -67,12 +75,13 @@ export function withVirtualAttributes(
       const kept = await backend.xattrs(inode, thread);
       const isListed = listing === 'auto' ? await isOfProgramThatShows(thread) : listing === 'listed';
       if (!isListed) return kept;
-      const { kind } = await backend.attributes(inode);
+      const { kind, retainUntilNs } = await backend.attributes(inode);
       const more = kind === 'file' ? OF_FILES : kind === 'directory' ? OF_DIRECTORIES : [];
-      return [...kept, ...[...OF_ALL, ...more].map((name) => PREFIX + name)];
+      const retention = retainUntilNs === undefined ? [] : [RETENTION];
+      return [...kept, ...[...OF_ALL, ...more, ...retention].map((name) => PREFIX + name)];
     },
     async setXattr(inode, name, value, ...how) {
-      refuseVirtual(name);
+      if (name !== RETAIN_UNTIL) refuseVirtual(name);
       await backend.setXattr(inode, name, value, ...how);
     },
     async removeXattr(inode, name) {

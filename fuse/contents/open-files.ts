@@ -1,5 +1,7 @@
 import { constants } from 'node:fs';
 import { assert } from '../../base/assert.ts';
+import { dateOfNs } from '../../base/dates.ts';
+import { nowNs } from '../../base/times.ts';
 import { allDone } from '../all-done.ts';
 import type { Answered } from '../answered.ts';
 import type { Attributes } from '../backend.ts';
@@ -72,7 +74,7 @@ export class OpenFiles implements PendingKind {
     if (attributes.kind === 'directory') throw new ErrnoError('EISDIR', `Inode ${inode} is a directory`);
     if (attributes.kind !== 'file') throw new ErrnoError('ENXIO', `Inode ${inode} has no contents`);
     this.#assertNameCurrent(attributes, thread, isRepetition);
-    if (writing || truncates) assertMayChange(attributes, flags);
+    if (writing || truncates) assertMayChange(attributes, flags, nowNs(this.#parts.world));
     const file = this.#addHandle(attributes, writing);
     // Another client has unlinked it since the look-up.
     if (attributes.links === 0) this.orphans.add(inode);
@@ -299,8 +301,17 @@ export class OpenFiles implements PendingKind {
 }
 
 /** Called at an open for writing. @throws ErrnoError `EPERM` if the flags forbid it; the primary checks each write */
-function assertMayChange({ inode, flags: kept = [] }: Attributes, flags: number): void {
+function assertMayChange(
+  { inode, flags: kept = [], retainUntilNs }: Attributes,
+  flags: number,
+  wallNs: bigint,
+): void {
   const appends = (flags & constants.O_APPEND) !== 0 && (flags & constants.O_TRUNC) === 0;
   if (kept.includes('immutable') || (kept.includes('append-only') && !appends))
     throw new ErrnoError('EPERM', `Cannot open file ${inode} to change it: it is ${kept.join(' and ')}`);
+  if (retainUntilNs !== undefined && BigInt(retainUntilNs) > wallNs)
+    throw new ErrnoError(
+      'EPERM',
+      `Cannot open file ${inode} to change it: it is retained until ${dateOfNs(retainUntilNs)}`,
+    );
 }

@@ -48,6 +48,11 @@ export interface CatalogMemberParts extends CatalogDisk {
   listChanged(): void;
   /** Of a volume's catalog, in the root catalog. @see CatalogSurvey.assertLost */
   assertLost(catalog: CatalogRow): Promise<void>;
+  /**
+   * Called before a retention is acknowledged. The root catalog then knows of it: it must not remove the volume as lost
+   * while its members are away.
+   */
+  retained(untilNs: string): Promise<void>;
   isConnected(server: ServerId): boolean;
   commandsVersion(server: ServerId): number | null;
   settle(file: FileId, timeoutMs: number): Promise<unknown>;
@@ -204,6 +209,7 @@ export class CatalogMember {
       isArriving: () => this.#parts.isArriving(),
       listChanged: () => this.#parts.listChanged(),
       assertLost: (catalog) => this.#parts.assertLost(catalog),
+      retained: (untilNs) => this.#parts.retained(untilNs),
     });
     const replacement = new CatalogReplacement({
       ...{ clock, wakes, log, lease, driver },

@@ -64,8 +64,10 @@ const DURABLE_KINDS: ReadonlySet<Command['kind']> = new Set([
   'volume-set',
   'volume-remove',
   'set-flags',
+  'retain',
   'snapshot-create',
   'snapshot-remove',
+  'snapshot-retain',
   'server-register',
   'server-add',
   'server-state',
@@ -107,6 +109,7 @@ const ARRIVAL: ReadonlySet<Command['kind'] | Query['kind']> = new Set([
   'extend-numbers',
 ]);
 const ARRIVAL_RETRY_MS = 100;
+const NS_PER_MS = 1_000_000n;
 type Seen = 'members' | 'members-until-plans' | 'servers' | 'servers-until-attached';
 /** Who must have been seen with the version of a command; for others, no connected member has an earlier one. */
 const SEEN_BEFORE: { readonly [Kind in Command['kind']]?: Seen } = {
@@ -129,6 +132,7 @@ const UNSENT_ATTRIBUTES: ReadonlySet<Command['kind']> = new Set([
   'set-xattr',
   'remove-xattr',
   'set-flags',
+  'retain',
   'link',
   'replace',
   'replace-with-contents',
@@ -184,6 +188,8 @@ export interface CatalogServiceParts extends PrimaryWaiterParts {
   listChanged?(): void;
   /** @see CatalogSurvey.assertLost */
   assertLost?(catalog: CatalogRow): Promise<void>;
+  /** @see CatalogMemberParts.retained */
+  retained?(untilNs: string): Promise<void>;
   settle(file: FileId, timeoutMs: number): Promise<unknown>;
   readonly metrics?: Pick<CatalogMetrics, 'commands' | 'memberReads'>;
   capacity?(servers: readonly ServerInfo[], required: PlacementClass): number;
@@ -260,6 +266,8 @@ export class LocalCatalogService implements CatalogService {
     if (!DURABLE_KINDS.has(command.kind)) return result;
     this.#parts.listChanged?.();
     await this.#bounded(this.#parts.driver.flush());
+    const untilNs = retainedUntil(command, result);
+    if (untilNs !== null) await this.#bounded(this.#parts.retained?.(untilNs) ?? Promise.resolve());
     return result;
   }
 
@@ -584,6 +592,7 @@ export class LocalCatalogService implements CatalogService {
         batch.map((waiting) => waiting.request),
         {
           nowNs,
+          leaseNs: BigInt(Math.floor(this.#parts.clock.nowMs())) * NS_PER_MS,
           placement: (...wanted) => this.#parts.placement(...wanted),
           capacity: (...wanted) => this.#parts.capacity?.(...wanted) ?? Number.POSITIVE_INFINITY,
           refusal: ({ cache, command }) =>
@@ -803,4 +812,17 @@ function createdBy(
   if (command.kind === 'create-file' && command.reserved !== undefined) return [];
   const { result } = outcome;
   return 'created' in result && result.created ? [result.attributes] : [];
+}
+
+/** @returns until when the executed command has something retained; null if it is no such command */
+function retainedUntil(command: Command, result: CommandResult): string | null {
+  switch (command.kind) {
+    case 'retain':
+      return (result as CommandResults['retain']).attributes.retainUntilNs ?? null;
+    case 'snapshot-create':
+    case 'snapshot-retain':
+      return (result as CommandResults['snapshot-retain']).snapshot.retainUntilNs ?? null;
+    default:
+      return null;
+  }
 }

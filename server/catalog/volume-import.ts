@@ -18,8 +18,8 @@ export interface VolumeImportParts {
   isPrimary(): boolean;
 }
 
-/** Sessions are of all volumes: requests for others change these at the root catalog during the move. */
-const CHANGING: ReadonlySet<ExportedTable> = new Set(['timed_sessions', 'requests']);
+/** Of all volumes: requests for others change these at the root catalog during the move. */
+const CHANGING: ReadonlySet<ExportedTable> = new Set(['timed_sessions', 'requests', 'retention_clock']);
 export const COMPARED_TABLES = EXPORTED_TABLES.filter((table) => !CHANGING.has(table));
 
 /**

@@ -10,7 +10,7 @@ const SETTLING_MAX = 64;
 const RETRY_MS = 50;
 
 /** A command that is executed only while no file of its scope is live. */
-export type BarrierCommand = Extract<Command, { kind: 'snapshot-create' | 'set-flags' }>;
+export type BarrierCommand = Extract<Command, { kind: 'snapshot-create' | 'set-flags' | 'retain' }>;
 type Scope = string | number;
 
 export interface WriteBarrierParts {
@@ -34,14 +34,14 @@ class FilesLive extends Error {
 }
 
 export function needsBarrier(command: Command): command is BarrierCommand {
-  return command.kind === 'snapshot-create' || command.kind === 'set-flags';
+  return command.kind === 'snapshot-create' || command.kind === 'set-flags' || command.kind === 'retain';
 }
 
 /**
  * Has all files of a scope settled before a command: while the barrier of its scope is up, no file of the scope becomes
  * live. So a snapshot is of one moment (decision 0043): the catalog has all changes acknowledged before, and later ones
- * ask the catalog first. New flags apply to all later changes: a primary orders no change without a mark
- * (`open-for-write`), and each later mark is set under the new flags, also for a delayed change or an earlier primary.
+ * ask the catalog first. New flags and retentions apply to all later changes: a primary orders no change without a mark
+ * (`open-for-write`), and each later mark is set under them, also for a delayed change or an earlier primary.
  */
 export class WriteBarrier {
   readonly #parts: WriteBarrierParts;
@@ -139,7 +139,7 @@ export class WriteBarrier {
   }
 
   #refusal(command: BarrierCommand, file: FileId, error: ServiceError | undefined): ServiceError {
-    if (command.kind === 'set-flags') return error ?? stillLive(file);
+    if (command.kind !== 'snapshot-create') return error ?? stillLive(file);
     const why = error?.message ?? 'it is being written';
     return new ServiceError(
       'precondition-failed',
@@ -154,7 +154,7 @@ export class WriteBarrier {
   }
 
   #liveFiles(command: BarrierCommand): readonly FileId[] {
-    if (command.kind === 'set-flags')
+    if (command.kind !== 'snapshot-create')
       return this.#inode(command.inode)?.live === true ? [command.inode as FileId] : [];
     const { volume } = command;
     const live = orNull(() => this.#parts.query({ kind: 'live-files', volume, countMax: 1_000 }));

@@ -6,6 +6,7 @@ import { CatalogMetrics } from '../catalog/catalog-metrics.ts';
 import { CatalogMoves } from '../catalog/catalog-moves.ts';
 import { CatalogSurvey } from '../catalog/catalog-survey.ts';
 import { PrimaryReturn } from '../catalog/primary-return.ts';
+import { retentionReporter } from '../catalog/retention-reporter.ts';
 import { VolumeCatalogs } from '../catalog/volume-catalogs.ts';
 import { VolumeMoves } from '../catalog/volume-moves.ts';
 import { EVENT_TEXTS } from '../live/event-texts.ts';
@@ -70,6 +71,7 @@ export function makeCatalogs(
       volumeMoves.wake();
     },
     assertLost: (catalog) => catalogSurvey.assertLost(catalog),
+    retained: async () => undefined,
   };
   const catalogMember = new CatalogMember({
     ...shared,
@@ -109,6 +111,12 @@ export function makeCatalogs(
           store,
           isArriving: () => known.byNumber(number)?.moving !== undefined,
           listChanged: () => undefined,
+          retained: retentionReporter((untilNs) =>
+            gateway().root.command({
+              ...{ kind: 'catalog-report', number },
+              report: { kind: 'retained', untilNs },
+            }),
+          ),
         }),
     },
     storage.volumeStores,

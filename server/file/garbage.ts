@@ -22,6 +22,11 @@ const SLICE = 25_000;
 const FULL_PERIOD_MS = 24 * 60 * 60_000;
 /** A server without replicas of the catalog's files reads its log this often, so that the catalog keeps few rows. */
 const IDLE_LOG_PERIOD_MS = 60 * 60_000;
+/**
+ * While the catalog has retentions, their clock is advanced this often, also if nothing else happens: a change of the
+ * primary advances it by a day at most.
+ */
+const CLOCK_PERIOD_MS = 60 * 60_000;
 /** Files to be compared, at most: if more changed, all are compared. */
 const CHANGED_MAX = 1_000_000;
 
@@ -79,6 +84,8 @@ export class Garbage {
   #searched = InodeCatalogs.NONE_MOVED;
   /** Where the catalog was when it had nothing to delete, at once or after some time. */
   #emptyAt: string | null = null;
+  /** When the clock of the catalog's retentions is to be advanced. */
+  #clockDueMs = Number.POSITIVE_INFINITY;
 
   constructor(parts: GarbageParts) {
     this.#parts = parts;
@@ -159,7 +166,7 @@ export class Garbage {
   /** Has the catalog delete orphans past their grace, expired reservations, and what only removed snapshots showed. */
   async #collect(): Promise<void> {
     const { catalogPosition } = this.#parts;
-    if (this.#emptyAt === catalogPosition()) return;
+    if (this.#emptyAt === catalogPosition() && this.#parts.nowMs() < this.#clockDueMs) return;
     this.#emptyAt = null;
     const beforeNs = this.#parts.nowNs() - BigInt(Math.round(this.#graceMs)) * 1_000_000n;
     for (let page = 0; page < PAGES_MAX; page++) {
@@ -172,7 +179,9 @@ export class Garbage {
     }
     const position = catalogPosition();
     // A primary of an earlier release does not say whether it has garbage.
-    const { pending, garbage = true } = await this.#parts.query({ kind: 'sweeps' });
+    const { pending, garbage = true, retains = false } = await this.#parts.query({ kind: 'sweeps' });
+    // Each command advances it.
+    this.#clockDueMs = retains ? this.#parts.nowMs() + CLOCK_PERIOD_MS : Number.POSITIVE_INFINITY;
     if (!pending) {
       if (!garbage) this.#emptyAt = position;
       return;

@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { dateOfNs } from '../../base/dates.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
@@ -32,6 +33,7 @@ import { PartialWrites } from './partial-write.ts';
 import { PathLocations } from './path-location.ts';
 import { Relocations } from './relocation.ts';
 import { removalOf } from './removal.ts';
+import { retentionOf } from './retention-input.ts';
 import { READ, WRITE } from './roles.ts';
 import { removeTree } from './tree-removal.ts';
 import { TusRoutes } from './tus-routes.ts';
@@ -119,6 +121,7 @@ export function fileRoutes(
       return atTarget((located) => postForm(request, reply, located, directoryUrl(FILES_PREFIX, path)));
     if (path.search.has('set-flags') || path.search.has('clear-flags'))
       return atTarget((located) => setFlags(reply, located));
+    if (path.search.has('retain')) return atTarget((located) => retain(reply, located));
     const moveTo = path.search.get('move-to');
     const copyTo = path.search.get('copy-to');
     if (copyTo === null) assertChangeable(path);
@@ -162,6 +165,16 @@ export function fileRoutes(
     const { inode } = (await gateway.queryCatalog(query)).attributes;
     const { attributes } = await gateway.command({ kind: 'set-flags', inode, set, clear });
     return reply.send({ inode, flags: attributes.flags ?? [] });
+  }
+
+  async function retain(reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
+    assertChangeable(path);
+    const wanted = retentionOf(path.search.get('retain') ?? '');
+    const { volume } = path;
+    const query = { kind: 'resolve', volume, path: volumePath(path.names), follow: true } as const;
+    const { inode } = (await gateway.queryCatalog(query)).attributes;
+    const { attributes } = await gateway.command({ kind: 'retain', inode, retain: wanted });
+    return reply.send({ inode, retainUntil: dateOfNs(attributes.retainUntilNs ?? '0') });
   }
 
   async function postForm(

@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
+import { dateOfNs } from '../../base/dates.ts';
 import type { Attributes, QueryResults } from '../../wire/catalog-api.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { etagOf } from './conditions.ts';
@@ -66,6 +67,7 @@ async function pageOf(
 
 function entryOf(name: string, attributes: Attributes): Record<string, unknown> {
   const { inode, kind, sizeBytes, mode, modifiedNs, contents, target, flags, junction } = attributes;
+  const { retainUntilNs } = attributes;
   return {
     name,
     kind,
@@ -75,6 +77,7 @@ function entryOf(name: string, attributes: Attributes): Record<string, unknown> 
     ...(kind === 'file' ? { etag: etagOf(inode, contents) } : {}),
     ...(kind === 'symlink' ? { target } : {}),
     ...(flags === undefined ? {} : { flags }),
+    ...(retainUntilNs === undefined ? {} : { retainUntil: dateOfNs(retainUntilNs) }),
     ...(junction === undefined ? {} : { attached: junction.volume }),
   };
 }

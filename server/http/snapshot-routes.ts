@@ -1,8 +1,10 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { dateOfNs } from '../../base/dates.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { isVolumeName } from '../../wire/access.ts';
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';
 import type { Gateway } from '../routing/gateway.ts';
+import { retentionOf } from './retention-input.ts';
 import { ADMIN, READ } from './roles.ts';
 
 const NAME_FORM = '1 to 63 characters a-z, 0-9, ".", "_" and "-", the first one a letter or digit';
@@ -17,8 +19,18 @@ export function snapshotRoutes(app: FastifyInstance, gateway: Gateway): void {
 
   app.put('/v1/snapshots/:volume/:name', ADMIN, async (request, reply) => {
     const { volume, name } = partsOf(request);
-    const { snapshot } = await gateway.command({ kind: 'snapshot-create', volume, name });
+    const { retain } = request.query as { readonly retain?: string };
+    const wanted = retain === undefined ? {} : { retain: retentionOf(retain) };
+    const { snapshot } = await gateway.command({ kind: 'snapshot-create', volume, name, ...wanted });
     return reply.code(201).send(snapshotAnswer(snapshot));
+  });
+
+  app.post('/v1/snapshots/:volume/:name', ADMIN, async (request) => {
+    const { volume, name } = partsOf(request);
+    const { retain = '' } = request.query as { readonly retain?: string };
+    const wanted = retentionOf(retain);
+    const { snapshot } = await gateway.command({ kind: 'snapshot-retain', volume, name, retain: wanted });
+    return snapshotAnswer(snapshot);
   });
 
   app.delete('/v1/snapshots/:volume/:name', ADMIN, async (request, reply) => {
@@ -40,7 +52,9 @@ function partsOf(request: FastifyRequest): { readonly volume: string; readonly n
   return { volume, name };
 }
 
-function snapshotAnswer({ volume, name, serial, madeNs }: SnapshotInfo): Readonly<Record<string, unknown>> {
+function snapshotAnswer(snapshot: SnapshotInfo): Readonly<Record<string, unknown>> {
+  const { volume, name, serial, madeNs, retainUntilNs } = snapshot;
   const made = new Date(Number(BigInt(madeNs) / 1_000_000n)).toISOString();
-  return { snapshot: `${volume}@${name}`, volume, name, serial, made };
+  const retained = retainUntilNs === undefined ? {} : { retainUntil: dateOfNs(retainUntilNs) };
+  return { snapshot: `${volume}@${name}`, volume, name, serial, made, ...retained };
 }

@@ -80,6 +80,7 @@ const COMMANDS: CommandTargets = {
   link: ofPlace,
   'set-attributes': ofInode,
   'set-flags': ofInode,
+  retain: ofInode,
   'note-accesses': ofVolume,
   'open-for-write': ofInode,
   settle: ofFiles,
@@ -124,6 +125,7 @@ const COMMANDS: CommandTargets = {
   'trash-empty': ofVolume,
   'snapshot-create': ofVolume,
   'snapshot-remove': ofVolume,
+  'snapshot-retain': ofVolume,
   sweep: every,
 };
 

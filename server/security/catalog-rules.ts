@@ -31,6 +31,7 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   link: 'write',
   'set-attributes': 'write',
   'set-flags': 'write',
+  retain: 'write',
   // It only moves access times forward, which reading does too.
   'note-accesses': 'read',
   'open-for-write': 'server',
@@ -75,6 +76,7 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'trash-empty': 'write',
   'snapshot-create': 'admin',
   'snapshot-remove': 'admin',
+  'snapshot-retain': 'admin',
   sweep: 'server',
 };
 

@@ -10,6 +10,9 @@ export function asVersion12(db: CatalogDatabase): void {
     ALTER TABLE volume_moves DROP COLUMN above;
     ALTER TABLE volume_moves DROP COLUMN visited;
     CREATE INDEX frozen_volumes ON volume_moves (volume) WHERE phase IN ('frozen', 'numbered');
+    DROP TABLE retentions; DROP TABLE retained_snapshots; DROP TABLE retention_clock;
+    ALTER TABLE volumes DROP COLUMN retained_ns;
+    ALTER TABLE volume_catalogs DROP COLUMN retained_ns;
     PRAGMA user_version = 12;
   `);
 }

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { ACCESS_ACL, DEFAULT_ACL, encodeAcl } from '../../catalog/acl.ts';
 import type { Command, Place } from '../../wire/catalog-api.ts';
+import type { Retention } from '../../wire/retention.ts';
 import type { CatalogReport } from '../../wire/volume-catalogs.ts';
 import { SERVERS } from './fixture.ts';
 
@@ -108,6 +109,11 @@ const trashCommand: fc.Arbitrary<Command> = fc.oneof(
     },
     { requiredKeys: ['kind', 'volume', 'countMax'] },
   ),
+);
+
+const retention: fc.Arbitrary<Retention> = fc.oneof(
+  fc.record({ forMs: fc.constantFrom(1, 60_000, 86_400_000) }),
+  fc.record({ untilNs: fc.constantFrom('7', '1000000000009', '1800000000000000000') }),
 );
 
 const otherCommand: fc.Arbitrary<Command> = fc.oneof(
@@ -252,6 +258,13 @@ const otherCommand: fc.Arbitrary<Command> = fc.oneof(
     volume: fc.constant('main'),
     name: fc.constantFrom('before', 'after'),
   }),
+  fc.record({ kind: fc.constant('retain' as const), inode, retain: retention }),
+  fc.record({
+    kind: fc.constantFrom('snapshot-create' as const, 'snapshot-retain' as const),
+    volume: fc.constant('main'),
+    name: fc.constantFrom('before', 'after'),
+    retain: retention,
+  }),
   fc.constant<Command>({ kind: 'sweep', countMax: 2 }),
   fc.record({ kind: fc.constant('volume-remove' as const), name: fc.constantFrom('second', 'main') }),
   fc.constant<Command>({ kind: 'volume-create', name: 'second', replicas: 2, objectBytes: 4096 }),
@@ -284,6 +297,7 @@ const report: fc.Arbitrary<CatalogReport> = fc.oneof(
     view: fc.integer({ min: 1, max: 4 }),
     members: fc.uniqueArray(server, { minLength: 1, maxLength: 3 }),
   }),
+  fc.record({ kind: fc.constant('retained' as const), untilNs: fc.constantFrom('7', '1000000000009') }),
   fc.record({ kind: fc.constant('none-left' as const), server, since: fc.integer({ min: 1, max: 9 }) }),
 );
 const serverCommand: fc.Arbitrary<Command> = fc.oneof(

@@ -108,5 +108,21 @@ export function assertSound(db: CatalogDatabase): void {
     `SELECT * FROM inodes i WHERE kind = 1 AND replicas <> ''
        AND members <> (SELECT COUNT(*) FROM placements WHERE inode = i.id)`,
   );
+  none(
+    'Exactly what has a date is marked, and until then it has a name',
+    `SELECT i.id FROM inodes i LEFT JOIN retentions r ON r.inode = i.id WHERE (i.flags & 4 <> 0) <> (r.inode IS NOT NULL)
+       OR r.until_ns > (SELECT clock_ns FROM retention_clock) AND i.links = 0
+     UNION ALL SELECT inode FROM retentions WHERE inode NOT IN (SELECT id FROM inodes WHERE kind = 1)`,
+  );
+  none(
+    'Snapshots that are retained exist',
+    `SELECT * FROM retained_snapshots r
+     WHERE NOT EXISTS (SELECT 1 FROM snapshots s WHERE s.volume = r.volume AND s.serial = r.serial)`,
+  );
+  none(
+    'A volume knows its latest date',
+    `SELECT i.volume FROM retentions r JOIN inodes i ON i.id = r.inode JOIN volumes v ON v.id = i.volume
+     WHERE r.until_ns > v.retained_ns`,
+  );
   none('Attributes belong to inodes', 'SELECT * FROM xattrs WHERE inode NOT IN (SELECT id FROM inodes)');
 }

@@ -23,7 +23,7 @@ const EARLIER: readonly Mutation[] = [
     file: 'server/http/catalog-routes.ts',
     find: 'Command.anyOf',
     replace:
-      'Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files|unlink-fenced|note-|rename-whiteout|plan-|set-flags|trim-deletions|server-label|set-placement|inherit-placement|catalog-|follow-servers|extend-|junction-|volume-(at|de)tach|volume-(move|split|part|freeze|number|forget))/.test(properties.kind.const))',
+      'Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files|unlink-fenced|note-|rename-whiteout|plan-|set-flags|retain|trim-deletions|server-label|set-placement|inherit-placement|catalog-|follow-servers|extend-|junction-|volume-(at|de)tach|volume-(move|split|part|freeze|number|forget))/.test(properties.kind.const))',
   },
   {
     file: 'server/http/catalog-routes.ts',

@@ -60,6 +60,8 @@ class World {
   collects = 0;
   /** What the catalog says it has: orphans in their grace, for example. */
   garbageLeft: boolean | undefined;
+  /** The catalog has a retention whose date has not come. */
+  retains = false;
   /** Commands of others. */
   commands = 0;
   logReads = 0;
@@ -146,7 +148,8 @@ class World {
           if (this.log === null) throw new ServiceError('bad-request', 'There is no such query');
           return this.logged(this.log, query.after, query.countMax);
         }
-        if (query.kind !== 'placed') return { pending: false, garbage: this.garbageLeft };
+        if (query.kind !== 'placed')
+          return { pending: false, garbage: this.garbageLeft, retains: this.retains };
         this.asked.push(...(query.inodes as FileId[]));
         if (this.placedFails) throw new ServiceError('no-majority', 'The catalog has no primary');
         const inodes = new Set<number>(query.inodes);
@@ -467,6 +470,27 @@ test('all unlinked files are collected in one round, in commands of bounded size
   await world.garbage.run();
   world.garbage.close();
   assert.deepEqual([world.orphans, world.collects], [900_000, 100]);
+});
+
+test('while the catalog has retentions, a command advances their clock each hour', async () => {
+  const world = new World(viewOf(1, 's1', 's2', 's3'));
+  world.place(1, ['s1', 's2', 's3']);
+  world.orphans = 0;
+  world.garbageLeft = false;
+  const hours = async (): Promise<number[]> => {
+    const counts: number[] = [];
+    for (let hour = 0; hour < 3; hour++) {
+      for (let round = 0; round < 3; round++) await world.garbage.run();
+      counts.push(world.collects);
+      world.nowMs += 3_600_000;
+    }
+    return counts;
+  };
+  assert.deepEqual(await hours(), [1, 1, 1], 'Without retentions, an idle catalog gets no commands');
+  world.commands++;
+  world.retains = true;
+  assert.deepEqual(await hours(), [2, 3, 4]);
+  world.garbage.close();
 });
 
 /** Files 1 to 3 are here, in the view that the catalog has; it writes the log, and all have been compared once. */

@@ -505,3 +505,51 @@ test('snapshots: of another volume, by a client that may only write, by number, 
   );
   assert.equal((await as('root', 'GET', '/v1/files/other@kept/secret')).text, 'of other');
 });
+
+test('no role changes or removes what is retained, or makes its date earlier', async () => {
+  assert.equal((await as('root', 'PUT', '/v1/files/main/kept', { body: 'kept' })).status, 201);
+  const retain = '/v1/files/main/kept?retain=';
+  assert.equal((await as('reader', 'POST', `${retain}30d`)).status, 403);
+  assert.equal((await as('mallory', 'POST', '/v1/files/other/secret?retain=30d')).status, 403);
+  const retained = await as('mallory', 'POST', `${retain}2090-01-31`);
+  assert.equal(retained.status, 200, retained.text);
+  const snapshot = '/v1/snapshots/main/retained';
+  assert.equal((await as('mallory', 'PUT', `${snapshot}?retain=30d`)).status, 403);
+  assert.equal((await as('root', 'PUT', `${snapshot}?retain=2090-01-31`)).status, 201);
+  assert.equal((await as('mallory', 'POST', `${snapshot}?retain=2091-01-31`)).status, 403);
+  const refused: [string, string, Question][] = [
+    ['POST', `${retain}30d`, {}],
+    ['DELETE', '/v1/files/main/kept?trash=false', {}],
+    ['PUT', '/v1/files/main/kept', { body: 'other' }],
+    ['PATCH', '/v1/files/main/kept?append', { body: 'x' }],
+    ['POST', '/v1/files/main/kept?move-to=/elsewhere', {}],
+    ['DELETE', snapshot, {}],
+    ['POST', `${snapshot}?retain=30d`, {}],
+  ];
+  for (const [method, path, question] of refused) {
+    const { status, text } = await as('root', method, path, question);
+    assert.equal(status, 409, `${method} ${path}: ${status} ${text}`);
+  }
+  // Commands of servers, which could report other contents, or what the clock shows.
+  const { inode } = JSON.parse(retained.text) as { readonly inode: number };
+  const contents = { epoch: 9, seq: 9 };
+  for (const command of [
+    { kind: 'settle', files: [{ inode, sizeBytes: 0, modifiedNs: '5', contents }] },
+    { kind: 'collect', beforeNs: '9000000000000000000', countMax: 9 },
+    { kind: 'catalog-report', number: 1, report: { kind: 'retained', untilNs: '5' } },
+  ]) {
+    const json = { session: 59_001, number: 1, command };
+    assert.equal((await as('root', 'POST', '/v1/catalog/commands', { json })).status, 403, command.kind);
+  }
+  for (const command of [
+    { kind: 'retain', inode, retain: { untilNs: '99999999999999999999' } },
+    { kind: 'retain', inode, retain: { forMs: -1 } },
+    { kind: 'retain', inode, retain: {} },
+    { kind: 'retain', inode },
+  ]) {
+    const json = { session: 59_002, number: 1, command };
+    const { status } = await as('mallory', 'POST', '/v1/catalog/commands', { json });
+    assert.equal(status, 400, JSON.stringify(command));
+  }
+  assert.equal((await as('reader', 'GET', '/v1/files/main/kept')).text, 'kept');
+});

@@ -232,6 +232,7 @@ export class CatalogServer {
             isArriving: () => known.byNumber(number)?.moving !== undefined,
             listChanged: () => undefined,
             assertLost: async () => undefined,
+            retained: async () => undefined,
             drawSession: () => Math.ceil(Math.random() * 1e9),
             commandsVersion: (server) => this.#transport.commandsVersion(server),
             settle: async () => undefined,

@@ -44,7 +44,9 @@ const Snapshot = Type.Object({
   name: Type.String(),
   serial: Type.Integer(),
   made: Type.String(),
+  retainUntil: Type.Optional(Type.String()),
 });
+const RETAIN = text('A date such as 2030-01-31 or 2030-01-31T12:00:00Z, or a duration such as 30d');
 const TRASH = { trash: flag('false: delete without moving to the trash') };
 const PARENTS = { parents: flag('Creates missing parent directories') };
 const VALIDATORS = ['ETag', 'Last-Modified'];
@@ -148,13 +150,14 @@ export const FILE_OPERATIONS: Operations = {
     id: 'changeFile',
     tag: 'files',
     summary:
-      'Copies or moves, sets flags, takes the files of a form, or begins an upload in pieces (tus 1.0)',
+      'Copies or moves, sets flags, retains, takes the files of a form, or begins an upload in pieces (tus 1.0)',
     query: {
       ...TRASH,
       'copy-to': text('/path or volume:/path'),
       'move-to': text('/path'),
       'set-flags': text('Flags to set: immutable, append-only; separated by commas'),
       'clear-flags': text('Flags to clear'),
+      retain: RETAIN,
       overwrite: flag('false: fail if the target exists'),
       resume: flag(
         'true: for directories, keep modification times, and skip files whose target has the same size and time',
@@ -177,7 +180,7 @@ export const FILE_OPERATIONS: Operations = {
     },
     answers: {
       200: {
-        ...jsonAnswer('Copied completely; for flags: the flags of the file', TreeCopy),
+        ...jsonAnswer('Copied completely; for flags: the flags of the file; for retain: its date', TreeCopy),
         headers: ['Location'],
       },
       201: { text: 'Created', headers: ['Location', 'ETag'] },
@@ -289,7 +292,15 @@ export const FILE_OPERATIONS: Operations = {
     id: 'makeSnapshot',
     tag: 'files',
     summary: 'Creates a snapshot, readable as volume@name',
+    query: { retain: RETAIN },
     answers: { 201: jsonAnswer('The snapshot', Snapshot) },
+  },
+  'POST /v1/snapshots/:volume/:name': {
+    id: 'retainSnapshot',
+    tag: 'files',
+    summary: 'Retains a snapshot, or prolongs its retention: until then it cannot be removed',
+    query: { retain: RETAIN },
+    answers: { 200: jsonAnswer('The snapshot', Snapshot) },
   },
   'DELETE /v1/snapshots/:volume/:name': {
     id: 'removeSnapshot',

@@ -1,9 +1,11 @@
+import assert from 'node:assert/strict';
 import { ServiceError } from '../../../../base/errors.ts';
 import { ROOT_CATALOG, type ServerId } from '../../../../base/ids.ts';
 import type { ClusterClient } from '../../../../client/cluster/cluster-client.ts';
 import type { FileHandle } from '../../../../client/cluster/file-handle.ts';
 import type { ChannelAnswer, HttpChannel } from '../../../../platform/http-channel.ts';
 import { INODE_FLAGS, type InodeFlag } from '../../../../wire/inode-flags.ts';
+import { parseRetention } from '../../../../wire/retention.ts';
 import { createFile, textOf } from '../workloads/parts.ts';
 import { attachmentCalls } from './attachment-calls.ts';
 import type { Caller, CallOutcome } from './stage.ts';
@@ -115,6 +117,13 @@ export class ClientCalls implements Caller {
         const { inode } = await this.#client.resolve(this.#volume, path);
         const clear = INODE_FLAGS.filter((flag) => !set.includes(flag));
         await this.#client.command({ kind: 'set-flags', inode, set: set as InodeFlag[], clear });
+      },
+      /** `retain /x 30d`: retains the file */
+      retain: async (path = '', time = '') => {
+        const { inode } = await this.#client.resolve(this.#volume, path);
+        const retain = parseRetention(time);
+        assert.ok(retain !== null, `"${time}" is a date or a duration`);
+        await this.#client.command({ kind: 'retain', inode, retain });
       },
       create: (path = '') => createFile(this.#client, { volume: this.#volume, path }, true, {}),
       /** `policy read-only`: of files that are created from now on */
