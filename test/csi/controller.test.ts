@@ -4,7 +4,9 @@
  * Method: a client of our own plays calls against a plugin, in a process of its own, of a cluster of three servers.
  */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
+import { createConnection } from 'node:net';
 import { after, before, test } from 'node:test';
 import { printedBy, runCli } from '../client/run-cli.ts';
 import { RealCluster, until } from '../cluster/real-cluster.ts';
@@ -240,6 +242,18 @@ test('calls for one volume at the same time: one does it, the others are refused
   await remove('at-once');
 });
 
+test('a call whose caller waits no longer, and during which a server dies, is completed all the same', async () => {
+  await plugin.callFor(30, 'CreateVolume', wanted('abandoned'));
+  await cluster.kill('s3');
+  await until('a repetition answers', async () => {
+    const code = await plugin.codeOf('CreateVolume', wanted('abandoned'));
+    assert.ok(['ABORTED', 'UNAVAILABLE', 'OK'].includes(code), code);
+    return code === 'OK';
+  });
+  await remove('abandoned');
+  await cluster.restart('s3');
+});
+
 test('volumes are listed in pages', async () => {
   const names = ['list-a', 'list-b', 'list-c'];
   for (const name of names) await create(name);
@@ -358,6 +372,90 @@ test('wrong input is refused with a reason, and nothing is made', async () => {
     assert.equal(await plugin.codeOf(method, {}), 'INVALID_ARGUMENT', method);
   assert.deepEqual((await plugin.call<ListedVolumes>('ListVolumes', {})).entries, []);
   assert.doesNotMatch(plugin.log, /short-secret/);
+});
+
+/** Requests of any contents, the same for a seed. */
+function* randomRequests(
+  seed: number,
+  count: number,
+): Generator<readonly [(typeof METHODS)[number], object]> {
+  let state = seed;
+  const draw = (below: number): number => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+  const one = <Value>(values: readonly Value[]): Value => values[draw(values.length)] as Value;
+  const text = (): string =>
+    one(['', '../..', 'a/b', 'pvc@', '@', '\u0000', 'ü'.repeat(40), 'x'.repeat(5_000), '1e9']);
+  const map = (): object => ({ [one(['replicas', 'subdir', 'token', 'zones', text()])]: text() });
+  const capability = (): object =>
+    one([{}, { block: {} }, { mount: { mountFlags: [text()] }, accessMode: { mode: draw(12) } }, mounted()]);
+  for (let index = 0; index < count; index++) {
+    yield [
+      one(METHODS),
+      {
+        ...{
+          name: text(),
+          volumeId: text(),
+          sourceVolumeId: text(),
+          snapshotId: text(),
+          startingToken: text(),
+        },
+        maxEntries: draw(3) - 1,
+        capacityRange: one([null, { requiredBytes: -draw(9), limitBytes: draw(9) }]),
+        volumeCapabilities: [capability(), capability()].slice(draw(3)),
+        volumeContentSource: one([
+          null,
+          {},
+          { snapshot: { snapshotId: text() } },
+          { volume: { volumeId: text() } },
+        ]),
+        accessibilityRequirements: one([
+          null,
+          { requisite: [{ segments: { 'csi.leasehold/zone': text() } }] },
+        ]),
+        ...{ parameters: map(), secrets: one([{}, {}, map()]), volumeContext: map() },
+      },
+    ];
+  }
+}
+
+const METHODS = [
+  'CreateVolume',
+  'DeleteVolume',
+  'ValidateVolumeCapabilities',
+  'ListVolumes',
+  'GetCapacity',
+  'ControllerExpandVolume',
+  'CreateSnapshot',
+  'DeleteSnapshot',
+  'ListSnapshots',
+] as const;
+
+test('requests of any contents, and bytes that are no requests, are refused by a code of the specification', async () => {
+  const codes = new Set<string>();
+  for (const [method, request] of randomRequests(17, 300)) {
+    const code = await plugin.codeOf(method, request);
+    assert.ok(
+      !['INTERNAL', 'UNKNOWN', 'UNAVAILABLE'].includes(code),
+      `${method} ${JSON.stringify(request)}: ${code}`,
+    );
+    codes.add(code);
+  }
+  assert.ok(codes.size > 3, [...codes].join());
+  for (const bytes of [
+    'GET / HTTP/1.1\r\n\r\n',
+    'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff',
+    '\0'.repeat(100),
+  ]) {
+    const connection = createConnection(folder.path('csi.sock'));
+    await once(connection, 'connect');
+    connection.on('error', () => undefined);
+    connection.end(bytes);
+    await once(connection.resume(), 'close');
+  }
+  const { entries } = await plugin.call<ListedVolumes>('ListVolumes', {});
+  for (const { volume } of entries) await remove(volume.volumeId);
 });
 
 test('what a killed plugin began is completed by a repetition, or removed by a deletion', async () => {

@@ -8,7 +8,11 @@ import { type Client, credentials, type ServiceError, status } from '@grpc/grpc-
 import { csiServices } from '../../client/csi/grpc-server.ts';
 import { LAUNCHER } from '../launcher.ts';
 
-type Call = (request: object, answer: (error: ServiceError | null, value: unknown) => void) => void;
+type Call = (
+  request: object,
+  options: object,
+  answer: (error: ServiceError | null, value: unknown) => void,
+) => void;
 type Method =
   `${'Get' | 'Probe' | 'Create' | 'Delete' | 'List' | 'Validate' | 'Controller' | 'Node'}${string}`;
 
@@ -64,17 +68,28 @@ export class Plugin {
   }
 
   /** Calls a method of any of its services. */
-  call<Answer = Readonly<Record<string, unknown>>>(method: Method, request: object = {}): Promise<Answer> {
+  call<Answer = Readonly<Record<string, unknown>>>(
+    method: Method,
+    request: object = {},
+    options = {},
+  ): Promise<Answer> {
     for (const client of this.#clients) {
       const call = (client as unknown as Record<string, Call | undefined>)[method];
       if (call === undefined) continue;
       return new Promise((resolve, reject) => {
-        call.call(client, request, (error, value) =>
+        call.call(client, request, options, (error, value) =>
           error === null ? resolve(value as Answer) : reject(error),
         );
       });
     }
     throw new Error(`There is no method ${method}`);
+  }
+
+  /** Calls a method, and no longer waits after `ms`. */
+  async callFor(ms: number, method: Method, request: object): Promise<void> {
+    await this.call(method, request, { deadline: Date.now() + ms }).catch((error: ServiceError) => {
+      if (error.code !== status.DEADLINE_EXCEEDED) throw error;
+    });
   }
 
   /** @returns the status code with which a call fails, and its message; `OK` if it does not */
