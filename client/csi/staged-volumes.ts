@@ -10,6 +10,7 @@ import { makeDirectories } from './made-volumes.ts';
 import type { Texts } from './messages.ts';
 import {
   bind,
+  bindReadOnly,
   boundAt,
   isVolumeMount,
   makeDirectory,
@@ -153,7 +154,8 @@ export class StagedVolumes {
     }
     if (mounted !== null && (!isVolumeMount(mounted) || (await probe(directory)).kind !== 'dead'))
       throw new CallFailure('ALREADY_EXISTS', `"${directory}" has another mount already: ${mounted.source}`);
-    await bind(staging, directory, readOnly);
+    if (!readOnly) return bind(staging, directory);
+    await bindReadOnly(staging, directory, this.#options.state.mountPoint(`read-only ${directory}`));
   }
 }
 
