@@ -5,6 +5,7 @@ import { addCertCommands } from './commands/cert.ts';
 import { addCheckCommand, addResolveCommand } from './commands/check.ts';
 import { addClusterSettingsCommands } from './commands/cluster-settings.ts';
 import { addCopyCommand } from './commands/copy.ts';
+import { addCsiCommand } from './commands/csi.ts';
 import { addDemoCommand } from './commands/demo.ts';
 import { addDevCommand } from './commands/dev.ts';
 import { addDoctorCommand } from './commands/doctor.ts';
@@ -116,6 +117,7 @@ export function buildProgram(
   addCheckCommand(program);
   addResolveCommand(program);
   addMountCommands(program);
+  addCsiCommand(program);
   addLeaseCommands(program);
   addCertCommands(program);
   addTokenCommands(program);

@@ -20,7 +20,7 @@ export const STARTED = [
   'server/storage/database-check-thread.ts',
 ];
 /** Copied into the package without compilation. */
-const COPIED = ['bin', 'web'];
+const COPIED = ['bin', 'client/csi/csi.proto', 'web'];
 
 /**
  * Modules locate files relative to themselves. In a bundle, `import.meta.url` becomes the place that the module would

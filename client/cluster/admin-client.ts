@@ -4,6 +4,7 @@ import type { LockList } from '../../wire/lock-api.ts';
 import type { RevokedList } from '../../wire/tokens.ts';
 import type { CallOptions, Exchanger } from '../transport/exchange.ts';
 import { type ExchangeRequest, getRequest, postRequest } from '../transport/request.ts';
+import type { Response } from '../transport/response.ts';
 import { listLocks } from './file-locks.ts';
 import { encodePlace, type RemotePlace } from './remote-path.ts';
 
@@ -79,6 +80,21 @@ export class AdminClient {
   async detachVolume(volume: string, options?: CallOptions): Promise<void> {
     const path = `/v1/junctions?${new URLSearchParams({ volume })}`;
     await this.#delete(`Cannot detach the volume ${volume}`, path, options);
+  }
+
+  /** Removes everything in a volume, bypassing its trash; not its snapshots. */
+  async removeAll(volume: string, options?: CallOptions): Promise<void> {
+    const query = new URLSearchParams({ recursive: 'true', trash: 'false' });
+    const path = `/v1/files/${encodeURIComponent(volume)}/?${query}`;
+    const what = `Cannot remove the contents of ${volume}`;
+    const request: ExchangeRequest = { what, method: 'DELETE', path, mutation: true };
+    const limits = { attemptMs: MOVE_ATTEMPT_MS, ...options };
+    // 202: there is more to remove.
+    const readMore = async ({ statusCode, body }: Response): Promise<boolean> => {
+      await body.bytes();
+      return statusCode === 202;
+    };
+    while (await this.#exchanger.perform({ primary: null }, request, readMore, limits));
   }
 
   async #delete(what: string, path: string, options?: CallOptions): Promise<void> {

@@ -7,6 +7,8 @@ export interface MountEntry {
   readonly directory: string;
   /** The kernel's number of the file system, `0:51`: the same wherever it is mounted. */
   readonly device: string;
+  /** Of this mount, not of the file system: `ro,nosuid,nodev`. */
+  readonly options: string;
   readonly type: string;
   readonly source: string;
 }
@@ -21,14 +23,15 @@ export function findMount(table: string, directory: string): MountEntry | null {
   return parseMounts(table).findLast((mount) => mount.directory === directory) ?? null;
 }
 
-function parseMounts(table: string): MountEntry[] {
+/** @returns the mounts of a table in the form of /proc/PID/mountinfo, each after those that it covers */
+export function parseMounts(table: string): MountEntry[] {
   return table.split('\n').flatMap((line) => {
     // See proc(5): the fields before " - " vary in number, those after it do not.
     const [before, after] = line.split(' - ');
     if (before === undefined || after === undefined) return [];
-    const [, , device = '', , directory = ''] = before.split(' ');
+    const [, , device = '', , directory = '', options = ''] = before.split(' ');
     const [type = '', source = ''] = after.split(' ');
-    return [{ directory: unescapeOctal(directory), device, type, source: unescapeOctal(source) }];
+    return [{ directory: unescapeOctal(directory), device, options, type, source: unescapeOctal(source) }];
   });
 }
 

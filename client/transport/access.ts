@@ -33,6 +33,10 @@ interface Credentials {
   readonly token: string | null;
 }
 
+export function isTokenText(text: string): boolean {
+  return TOKEN.test(text);
+}
+
 /** A client's credentials, and how it authenticates its servers. */
 export class Access {
   /** For a cluster without access control. */
@@ -110,7 +114,7 @@ function readFiles({ ca, clientCert, clientKey, tokenFile, token }: AccessFiles)
   };
   const text = token ?? (tokenFile === undefined ? null : textOf(tokenFile, 'the token'));
   if (text === null) return { tls, token: null };
-  if (!TOKEN.test(text.trim())) {
+  if (!isTokenText(text.trim())) {
     const where = token === undefined ? `"${tokenFile}"` : CLIENT_VARIABLES.token;
     throw new ServiceError(
       'bad-request',

@@ -43,7 +43,7 @@ const LAYERS: Readonly<Record<string, Layer>> = {
   client: {
     folders: ['base', 'wire', 'platform', 'world'],
     node: true,
-    packages: ['@peculiar/x509', 'commander', 'reflect-metadata'],
+    packages: ['@grpc/grpc-js', '@grpc/proto-loader', '@peculiar/x509', 'commander', 'reflect-metadata'],
   },
   fuse: { folders: ['base', 'wire', 'world', 'client'], node: true, packages: ['fuse-native'] },
   model: { folders: [], node: true, packages: [] },
@@ -104,6 +104,7 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   'client/bench/': 'measures the real system',
   'client/certificates/': 'tools of the command line, with files',
   'client/commands/': 'the command line',
+  'client/csi/driver.ts': 'the CSI driver, with mounts of a container',
   'client/demo/': 'real servers, which it kills',
   'client/dev/': 'processes of real servers',
   'client/doctor/': 'examines the real system',
@@ -135,6 +136,8 @@ const SEAMED = ['client', 'fuse'];
 /** Files that use them, below the interfaces that a simulation implements itself: `ServerChannel` and `Transport`. */
 const SYSTEM_EDGES: Readonly<Record<string, string>> = {
   'client/transport/direct-http.ts': 'the sockets of a ServerChannel',
+  'client/csi/launcher.ts': 'asked by the CSI driver to start a mount',
+  'client/csi/mounter.ts': 'asks the launcher of mounts',
   'client/lease/supervised-command.ts': 'a command under a lease',
   'client/transport/loopback.ts': 'distinguishes addresses from host names',
   'client/mounts/mount-control.ts': 'asks the process of a mount',

@@ -22,6 +22,7 @@ test('a mount is found by its directory, with blanks in it and under another mou
   assert.deepEqual(findMount(TABLE, '/mnt/a b'), {
     directory: '/mnt/a b',
     device: '0:51',
+    options: 'rw,nosuid,nodev',
     type: 'fuse',
     source: 'leasehold:main',
   });

@@ -1,0 +1,26 @@
+import { CallFailure } from './call-failure.ts';
+
+/**
+ * Calls in progress, one at a time for each volume. A call continues when its caller has gone, so that a long copy ends
+ * although each attempt to wait for it times out; until then a repetition is refused.
+ */
+export class Operations {
+  readonly #running = new Set<string>();
+
+  /** @throws CallFailure `ABORTED` while another call has one of the keys */
+  async run<Value>(keys: readonly string[], work: () => Promise<Value>): Promise<Value> {
+    const taken = keys.find((key) => this.#running.has(key));
+    if (taken !== undefined)
+      throw new CallFailure('ABORTED', `Another call for ${taken} is in progress: repeat it later`);
+    for (const key of keys) this.#running.add(key);
+    try {
+      return await work();
+    } finally {
+      for (const key of keys) this.#running.delete(key);
+    }
+  }
+
+  isRunning(key: string): boolean {
+    return this.#running.has(key);
+  }
+}
