@@ -168,7 +168,10 @@ async function runPrune(
   const matching = snapshots.filter(({ name }) => name.startsWith(prefix) && !isNeededSnapshot(name));
   const kept = keptSnapshots(matching, keep);
   const old = matching.filter((one) => !kept.has(one));
-  if (dryRun) return printPlan(volume, old, kept, json === true);
+  if (dryRun) {
+    printPlan(volume, old, kept, json === true);
+    return;
+  }
   const removed: SnapshotInfo[] = [];
   const retained: SnapshotInfo[] = [];
   for (const one of old) {
@@ -193,8 +196,8 @@ function printPlan(
   json: boolean,
 ): void {
   if (json) {
-    const rules = [...kept].map(([one, keptBy]) => ({ ...one, keptBy }));
-    return printJson({ toRemove: old, kept: rules });
+    printJson({ toRemove: old, kept: [...kept].map(([one, keptBy]) => ({ ...one, keptBy })) });
+    return;
   }
   for (const { name } of old) printLine(`would remove ${volume}@${name}`);
   for (const [{ name }, keptBy] of kept) printLine(`keeps ${volume}@${name}: ${keptBy.join(', ')}`);
