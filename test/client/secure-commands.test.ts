@@ -110,8 +110,8 @@ const DEPRECATED: typeof COMMANDS = [
   ['scrub', '--look'],
   ['lease look', 'mine'],
 ];
-/** `dev` uses no cluster, and `mount` has its own tests. */
-const ELSEWHERE = ['dev', 'mount', 'doctor', 'lease watch'];
+/** `dev` uses no cluster; `mount` and `csi` have their own tests. */
+const ELSEWHERE = ['dev', 'mount', 'csi', 'doctor', 'lease watch'];
 
 test('the table has every command that uses a cluster', () => {
   const found: string[] = [];
