@@ -58,6 +58,8 @@ const COMMANDS: readonly Row[] = [
   ['link', { inode: 8, place: PLACE }, [7]],
   ['set-attributes', { inode: 8 }, [8]],
   ['set-flags', { inode: 8 }, [8]],
+  ['retain', { inode: 8 }, [8]],
+  ['snapshot-retain', { volume: 'main' }, 'volume main'],
   ['note-accesses', { volume: 'main', accesses: [{ inode: 8 }] }, 'volume main'],
   ['open-for-write', { inode: 8 }, [8]],
   ['settle', { files: [{ inode: 8 }, { inode: 9 }] }, [8, 9]],
