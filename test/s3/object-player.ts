@@ -4,9 +4,9 @@ import type { Answer, SecureS3 } from './secure-s3.ts';
 import {
   ALGORITHM,
   amzDateOf,
+  type Credentials,
   chunkedBody,
   chunkSigner,
-  type Credentials,
   encodedPath,
   encodedQuery,
   type Header,
@@ -74,7 +74,8 @@ export class ObjectPlayer {
 
   request(sent: Sent, root: string, earlier: Answer | null): RawRequest {
     const { method = 'GET', bucket = 'bucket', key, exactKey, path, query = '', sign = {} } = sent;
-    const name = exactKey ?? (key === undefined || key === '' ? root : `${root}/${key}`);
+    const below = key === undefined || key === '' ? root : `${root}/${key}`;
+    const name = exactKey === undefined ? below : filled(exactKey, root, earlier);
     const search = filled(typeof query === 'string' ? query : encodedQuery(query), root, earlier);
     const target = filled(path ?? encodedPath(bucket, name), root, earlier);
     const headers = (sent.headers ?? []).map(
@@ -103,7 +104,13 @@ export class ObjectPlayer {
 
   /** The body of a form. */
   #form(form: FormSent, root: string): string {
-    const { fields, file = 'bar', fileName = 'file.txt', fileType = 'application/octet-stream', later = [] } = form;
+    const {
+      fields,
+      file = 'bar',
+      fileName = 'file.txt',
+      fileType = 'application/octet-stream',
+      later = [],
+    } = form;
     const field = ([name, value]: Header): string =>
       `--${BOUNDARY}\r\ncontent-disposition: form-data; name="${name}"\r\n\r\n${filled(value, root, null)}\r\n`;
     const disposition = `content-disposition: form-data; name="file"; filename="${fileName}"`;
@@ -130,7 +137,8 @@ export class ObjectPlayer {
     const ofSignature = byVersion[version] ?? [];
     if (conditions === null && document === undefined) return [...ofSignature];
     const end = new Date(Date.now() + expiresS * 1000).toISOString();
-    const until = expiration === 'seconds' ? end.replace(/\.\d+/, '') : expiration === undefined ? end : expiration;
+    const until =
+      expiration === 'seconds' ? end.replace(/\.\d+/, '') : expiration === undefined ? end : expiration;
     const own = version === 4 ? ofSignature.map(([name, value]) => ({ [name]: value })) : [];
     const policy = document ?? {
       ...(until === null ? {} : { expiration: until }),

@@ -92,10 +92,7 @@ export class SecureS3 {
     const s3 = ['--tokens', book, '--s3-listen', `127.0.0.1:${port}`, '--s3-domains', 's3.test', ...flags];
     const cluster = await SecureCluster.start({ servers: 1, flags: () => s3 });
     const tokens = new Map(
-      [...drawn].map(([name, token]) => [
-        name,
-        { text: token.text, s3: s3CredentialsOf(key, token.known) },
-      ]),
+      [...drawn].map(([name, token]) => [name, { text: token.text, s3: s3CredentialsOf(key, token.known) }]),
     );
     const admin = drawn.get('admin') as DrawnToken;
     const server = new SecureS3(cluster, port, tokens, s3CredentialsOf(older, admin.known));

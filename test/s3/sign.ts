@@ -207,11 +207,7 @@ export function chunkedBody(
 ): Buffer {
   const signed = (data: Buffer): string => (signer === null ? '' : `;chunk-signature=${signer.chunk(data)}`);
   const parts = chunks.map((data) =>
-    Buffer.concat([
-      Buffer.from(`${data.length.toString(16)}${signed(data)}\r\n`),
-      data,
-      Buffer.from('\r\n'),
-    ]),
+    Buffer.concat([Buffer.from(`${data.length.toString(16)}${signed(data)}\r\n`), data, Buffer.from('\r\n')]),
   );
   const last = `0${signed(Buffer.alloc(0))}\r\n`;
   const lines = trailers.map(([name, value]) => `${name}:${value}\r\n`).join('');

@@ -12,7 +12,9 @@ function authorized(change: (text: string) => string): Signing {
 }
 
 function withHeader(request: RawRequest, changed: string, change: (text: string) => string): RawRequest {
-  const headers = request.headers.map(([name, value]): Header => [name, name === changed ? change(value) : value]);
+  const headers = request.headers.map(
+    ([name, value]): Header => [name, name === changed ? change(value) : value],
+  );
   return { ...request, headers };
 }
 
@@ -24,7 +26,7 @@ function adding(...headers: readonly Header[]): Signing {
   return { then: (request) => ({ ...request, headers: [...request.headers, ...headers] }) };
 }
 
-function retargeted(change: (target: string) => string): Signing['then'] {
+function retargeted(change: (target: string) => string): NonNullable<Signing['then']> {
   return (request) => ({ ...request, target: change(request.target) });
 }
 
@@ -42,7 +44,11 @@ export const SIGNATURES: readonly ObjectCase[] = [
     then: [HOLDS_NOTHING],
   },
   { name: 'an unknown access key', send: get([], { sign: { as: 'unknown' } }), answer: UNKNOWN },
-  { name: 'the access key of a token that has ended', send: get([], { sign: { as: 'ended' } }), answer: UNKNOWN },
+  {
+    name: 'the access key of a token that has ended',
+    send: get([], { sign: { as: 'ended' } }),
+    answer: UNKNOWN,
+  },
   {
     name: 'the secret of an older key of the token file',
     send: put('bar', [], { sign: { as: 'older' } }),
@@ -51,13 +57,17 @@ export const SIGNATURES: readonly ObjectCase[] = [
   {
     name: 'another secret',
     given: [put('before')],
-    send: put('bar', [], { sign: authorized((text) => text.replace(/Signature=.{8}/, 'Signature=00000000')) }),
+    send: put('bar', [], {
+      sign: authorized((text) => text.replace(/Signature=.{8}/, 'Signature=00000000')),
+    }),
     answer: UNFIT,
     then: [holds('before')],
   },
   {
     name: 'a signature in upper case',
-    send: get([], { sign: authorized((text) => text.replace(/(?<=Signature=)\w+/, (hex) => hex.toUpperCase())) }),
+    send: get([], {
+      sign: authorized((text) => text.replace(/(?<=Signature=)\w+/, (hex) => hex.toUpperCase())),
+    }),
     answer: UNFIT,
   },
   {
@@ -136,7 +146,11 @@ export const SIGNATURES: readonly ObjectCase[] = [
     send: get([], { sign: { then: (request) => without(request, 'x-amz-date') } }),
     answer: DENIED,
   },
-  { name: 'the header Date counts for nothing beside x-amz-date', send: put('bar', [['date', 'Bad Date']]), answer: OK },
+  {
+    name: 'the header Date counts for nothing beside x-amz-date',
+    send: put('bar', [['date', 'Bad Date']]),
+    answer: OK,
+  },
   {
     name: 'a credential of another day',
     send: get([], { sign: { day: '20200101' } }),
@@ -147,7 +161,11 @@ export const SIGNATURES: readonly ObjectCase[] = [
     send: get([], { sign: { service: 'iam' } }),
     answer: error(400, 'AuthorizationHeaderMalformed'),
   },
-  { name: 'a credential of any region', send: put('bar', [], { sign: { region: 'eu-central-1' } }), answer: OK },
+  {
+    name: 'a credential of any region',
+    send: put('bar', [], { sign: { region: 'eu-central-1' } }),
+    answer: OK,
+  },
   {
     name: 'a header x-amz-* that is not signed',
     send: put('bar', [], { sign: adding(['x-amz-meta-a', 'b']) }),
@@ -176,7 +194,9 @@ export const SIGNATURES: readonly ObjectCase[] = [
   },
   {
     name: 'a signed header that was removed',
-    send: put('bar', [['user-agent', 'one']], { sign: { then: (request) => without(request, 'user-agent') } }),
+    send: put('bar', [['user-agent', 'one']], {
+      sign: { then: (request) => without(request, 'user-agent') },
+    }),
     answer: UNFIT,
   },
   {
@@ -289,7 +309,12 @@ export const TOKENS: readonly ObjectCase[] = [
     send: { method: 'POST', query: 'uploads', sign: { as: 'reader' } },
     answer: DENIED,
   },
-  { name: 'a writer writes', send: put('bar', [], { sign: { as: 'writer' } }), answer: OK, then: [holds('bar')] },
+  {
+    name: 'a writer writes',
+    send: put('bar', [], { sign: { as: 'writer' } }),
+    answer: OK,
+    then: [holds('bar')],
+  },
   { name: 'a token of one volume uses it', send: put('bar', [], { sign: { as: 'one' } }), answer: OK },
   {
     name: 'a token of one volume reads no other',
@@ -382,7 +407,10 @@ export const PRESIGNED: readonly ObjectCase[] = [
     name: 'a digest in a presigned URL is not that of the signature',
     send: put('bar', [], {
       sign: presigned({
-        then: (request) => ({ ...request, headers: [...request.headers, ['x-amz-content-sha256', '0'.repeat(64)]] }),
+        then: (request) => ({
+          ...request,
+          headers: [...request.headers, ['x-amz-content-sha256', '0'.repeat(64)]],
+        }),
       }),
     }),
     answer: UNFIT,
@@ -447,7 +475,9 @@ export const PRESIGNED: readonly ObjectCase[] = [
   ),
   {
     name: 'a presigned URL without its signed header',
-    send: put('bar', [['x-amz-foo', 'bar']], { sign: presigned({ then: (request) => without(request, 'x-amz-foo') }) }),
+    send: put('bar', [['x-amz-foo', 'bar']], {
+      sign: presigned({ then: (request) => without(request, 'x-amz-foo') }),
+    }),
     answer: UNFIT,
     then: [HOLDS_NOTHING],
   },

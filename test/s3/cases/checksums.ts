@@ -1,11 +1,5 @@
 import type { ObjectCase } from '../object-case.ts';
-import {
-  type Header,
-  STREAMED,
-  STREAMED_TRAILER,
-  STREAMED_UNSIGNED,
-  UNSIGNED,
-} from '../sign.ts';
+import { type Header, STREAMED, STREAMED_TRAILER, STREAMED_UNSIGNED, UNSIGNED } from '../sign.ts';
 import { error, get, HOLDS_NOTHING, head, holds, OK, put } from './requests.ts';
 
 /** 1,024 times "A", whose checksums other programs have computed. */
@@ -93,7 +87,12 @@ export const DIGESTS: readonly ObjectCase[] = [
     answer: error(400, 'InvalidRequest'),
     then: [HOLDS_NOTHING],
   },
-  { name: 'Content-MD5 is checked', send: put(BODY, [['content-md5', MD5]]), answer: OK, then: [holds(BODY)] },
+  {
+    name: 'Content-MD5 is checked',
+    send: put(BODY, [['content-md5', MD5]]),
+    answer: OK,
+    then: [holds(BODY)],
+  },
   {
     name: 'a wrong Content-MD5',
     given: [put('before')],
@@ -106,7 +105,11 @@ export const DIGESTS: readonly ObjectCase[] = [
     send: put(BODY, [['content-md5', 'YWJyYWNhZGFicmE=']]),
     answer: error(400, 'InvalidDigest'),
   },
-  { name: 'an empty Content-MD5', send: put(BODY, [['content-md5', '']]), answer: error(400, 'InvalidDigest') },
+  {
+    name: 'an empty Content-MD5',
+    send: put(BODY, [['content-md5', '']]),
+    answer: error(400, 'InvalidDigest'),
+  },
   {
     name: 'a malformed Content-MD5',
     send: put(BODY, [['content-md5', 'AWS4 HAHAHA']]),
@@ -173,7 +176,12 @@ function chunked(
 /** Bodies as aws-chunked. */
 export const CHUNKS: readonly ObjectCase[] = [
   { name: 'signed chunks', send: chunked(STREAMED, [1000, 24]), answer: OK, then: [holds(BODY)] },
-  { name: 'chunks of single bytes', send: chunked(STREAMED, [1, 1, 1, 1021]), answer: OK, then: [holds(BODY)] },
+  {
+    name: 'chunks of single bytes',
+    send: chunked(STREAMED, [1, 1, 1, 1021]),
+    answer: OK,
+    then: [holds(BODY)],
+  },
   {
     name: 'signed chunks of nothing',
     send: put('', [], { sign: { payload: STREAMED, chunks: [] } }),
@@ -342,13 +350,20 @@ export const CHUNKS: readonly ObjectCase[] = [
   },
   {
     name: 'an announced trailer is missing',
-    send: chunked(STREAMED_UNSIGNED, [1024], (text) => text.replace(/x-amz-checksum.*\r\n\r\n$/, '\r\n'), CRC32),
+    send: chunked(
+      STREAMED_UNSIGNED,
+      [1024],
+      (text) => text.replace(/x-amz-checksum.*\r\n\r\n$/, '\r\n'),
+      CRC32,
+    ),
     answer: error(400, 'MalformedTrailerError'),
     then: [HOLDS_NOTHING],
   },
   {
     name: 'a trailer that was not announced',
-    send: chunked(STREAMED_UNSIGNED, [1024], (text) => text.replace(/\r\n$/, `${CRC32[0]?.join(':')}\r\n\r\n`)),
+    send: chunked(STREAMED_UNSIGNED, [1024], (text) =>
+      text.replace(/\r\n$/, `${CRC32[0]?.join(':')}\r\n\r\n`),
+    ),
     answer: error(400, 'MalformedTrailerError'),
     then: [HOLDS_NOTHING],
   },
@@ -364,7 +379,12 @@ export const CHUNKS: readonly ObjectCase[] = [
   },
   {
     name: 'signed trailers without their signature',
-    send: chunked(STREAMED_TRAILER, [1024], (text) => text.replace(/x-amz-trailer-sig.*\r\n\r\n$/, '\r\n'), CRC32),
+    send: chunked(
+      STREAMED_TRAILER,
+      [1024],
+      (text) => text.replace(/x-amz-trailer-sig.*\r\n\r\n$/, '\r\n'),
+      CRC32,
+    ),
     answer: UNFIT,
     then: [HOLDS_NOTHING],
   },

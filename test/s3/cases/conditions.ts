@@ -13,7 +13,12 @@ export const CONDITIONS: readonly ObjectCase[] = [
     send: get([['if-match', '{etag}']]),
     answer: { status: 200, body: 'bar' },
   },
-  { name: 'GET if another tag matches', given: [put('bar')], send: get([['if-match', '"ABCORZ"']]), answer: FAILED },
+  {
+    name: 'GET if another tag matches',
+    given: [put('bar')],
+    send: get([['if-match', '"ABCORZ"']]),
+    answer: FAILED,
+  },
   {
     name: 'a tag without quotes matches',
     given: [put('bar')],
@@ -50,7 +55,12 @@ export const CONDITIONS: readonly ObjectCase[] = [
     send: get([['if-none-match', 'W/{etag}']]),
     answer: { status: 304 },
   },
-  { name: 'GET unless anything is there', given: [put('bar')], send: get([['if-none-match', '*']]), answer: { status: 304 } },
+  {
+    name: 'GET unless anything is there',
+    given: [put('bar')],
+    send: get([['if-none-match', '*']]),
+    answer: { status: 304 },
+  },
   {
     name: 'GET if modified since a time before',
     given: [put('bar')],
@@ -93,16 +103,35 @@ export const CONDITIONS: readonly ObjectCase[] = [
     ]),
     answer: { status: 304 },
   },
-  { name: 'a malformed time is ignored', given: [put('bar')], send: get([['if-modified-since', 'soon']]), answer: OK },
+  {
+    name: 'a malformed time is ignored',
+    given: [put('bar')],
+    send: get([['if-modified-since', 'soon']]),
+    answer: OK,
+  },
   {
     name: 'HEAD if another tag matches',
     given: [put('bar')],
     send: head([['if-match', '"ABCORZ"']]),
     answer: { status: 412, body: '' },
   },
-  { name: 'HEAD unless the tag matches', given: [put('bar')], send: head([['if-none-match', '{etag}']]), answer: { status: 304 } },
-  { name: 'GET of a missing key with a condition', send: get([['if-match', '*']]), answer: error(404, 'NoSuchKey') },
-  { name: 'PUT if nothing is there', send: put('a', [['if-none-match', '*']]), answer: OK, then: [holds('a')] },
+  {
+    name: 'HEAD unless the tag matches',
+    given: [put('bar')],
+    send: head([['if-none-match', '{etag}']]),
+    answer: { status: 304 },
+  },
+  {
+    name: 'GET of a missing key with a condition',
+    send: get([['if-match', '*']]),
+    answer: error(404, 'NoSuchKey'),
+  },
+  {
+    name: 'PUT if nothing is there',
+    send: put('a', [['if-none-match', '*']]),
+    answer: OK,
+    then: [holds('a')],
+  },
   {
     name: 'PUT if nothing is there, but something is',
     given: [put('a')],
@@ -192,7 +221,11 @@ export const CONDITIONS: readonly ObjectCase[] = [
     then: [HOLDS_NOTHING],
   },
   { name: 'DELETE of nothing under a tag', send: del([['if-match', 'badetag']]), answer: { status: 204 } },
-  { name: 'DELETE of nothing, if anything is there', send: del([['if-match', '*']]), answer: { status: 204 } },
+  {
+    name: 'DELETE of nothing, if anything is there',
+    send: del([['if-match', '*']]),
+    answer: { status: 204 },
+  },
   {
     name: 'DELETE if it has another size',
     given: [put('a')],
@@ -207,7 +240,11 @@ export const CONDITIONS: readonly ObjectCase[] = [
     answer: { status: 204 },
     then: [HOLDS_NOTHING],
   },
-  { name: 'DELETE of nothing of a size', send: del([['x-amz-if-match-size', '9999']]), answer: { status: 204 } },
+  {
+    name: 'DELETE of nothing of a size',
+    send: del([['x-amz-if-match-size', '9999']]),
+    answer: { status: 204 },
+  },
   {
     name: 'DELETE of no size',
     given: [put('a')],

@@ -73,7 +73,11 @@ export const CONTENTS: readonly ObjectCase[] = [
     send: del([], { bucket: 'missing' }),
     answer: error(404, 'NoSuchBucket'),
   },
-  { name: 'HEAD in a missing bucket', send: head([], { bucket: 'missing' }), answer: { status: 404, body: '' } },
+  {
+    name: 'HEAD in a missing bucket',
+    send: head([], { bucket: 'missing' }),
+    answer: { status: 404, body: '' },
+  },
   {
     name: 'a PUT replaces contents',
     given: [put('bar')],

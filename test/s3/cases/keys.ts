@@ -3,9 +3,50 @@ import { del, error, GONE, get, head, OK, put } from './requests.ts';
 
 /** Keys that are stored, read and listed as they are. */
 const NAMES: readonly string[] = [
-  ...[' ', '  two  ', 'plus+plus', '%', '%41', '100%25', '"', "'", '<&>', '$', '_ _', '\\', '*?[x]', '~', ';a=b'],
-  ...['#', '?versionId=1', 'a:b', '@', ',', '(1)!', '..a', 'a..', '...', '-', 'caf\u00e9', 'cafe\u0301', '世界'],
-  ...['\u{1f600}', '\u{10ffff}', '\ufffd', '\u0001', '\u001f', '\u007f', 'tab\t', 'line\nline', '\u0085', '\u2028'],
+  ...[
+    ' ',
+    '  two  ',
+    'plus+plus',
+    '%',
+    '%41',
+    '100%25',
+    '"',
+    "'",
+    '<&>',
+    '$',
+    '_ _',
+    '\\',
+    '*?[x]',
+    '~',
+    ';a=b',
+  ],
+  ...[
+    '#',
+    '?versionId=1',
+    'a:b',
+    '@',
+    ',',
+    '(1)!',
+    '..a',
+    'a..',
+    '...',
+    '-',
+    'caf\u00e9',
+    'cafe\u0301',
+    '世界',
+  ],
+  ...[
+    '\u{1f600}',
+    '\u{10ffff}',
+    '\ufffd',
+    '\u0001',
+    '\u001f',
+    '\u007f',
+    'tab\t',
+    'line\nline',
+    '\u0085',
+    '\u2028',
+  ],
   ...['x'.repeat(255), 'a b/c+d/e%f/\u{1f600}'],
 ];
 
@@ -75,12 +116,16 @@ export const KEYS: readonly ObjectCase[] = [
   },
   {
     name: 'a key of 1,024 bytes',
-    send: put('bar', [], { exactKey: `${'d'.repeat(204)}/${'e'.repeat(204)}/${'f'.repeat(204)}/${'g'.repeat(204)}/${'h'.repeat(204)}` }),
+    send: put('bar', [], {
+      exactKey: `${'d'.repeat(204)}/${'e'.repeat(204)}/${'f'.repeat(204)}/${'g'.repeat(204)}/${'h'.repeat(204)}`,
+    }),
     answer: OK,
   },
   {
     name: 'a key of 1,025 bytes',
-    send: put('bar', [], { exactKey: `${'d'.repeat(204)}/${'e'.repeat(204)}/${'f'.repeat(204)}/${'g'.repeat(204)}/${'h'.repeat(205)}` }),
+    send: put('bar', [], {
+      exactKey: `${'d'.repeat(204)}/${'e'.repeat(204)}/${'f'.repeat(204)}/${'g'.repeat(204)}/${'h'.repeat(205)}`,
+    }),
     answer: error(400, 'KeyTooLongError'),
   },
   {
