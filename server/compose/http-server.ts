@@ -12,7 +12,7 @@ import { LateErrorReports } from '../live/late-errors.ts';
 import { LiveHub } from '../live/live-hub.ts';
 import { OwnLiveReport } from '../live/live-self.ts';
 import { Shortages } from '../process/shortages.ts';
-import { buildS3App } from '../s3/app.ts';
+import { buildS3App } from '../s3/s3-app.ts';
 import { Connections } from '../security/connections.ts';
 import { LISTENER_LIMITS } from '../security/listener.ts';
 import { RateLimits } from '../security/rate-limits.ts';

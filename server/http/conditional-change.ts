@@ -49,9 +49,9 @@ export async function attributesAt(
 }
 
 /**
- * Executes a change of names under the precondition of a request. It checks that against what exists; the catalog refuses
- * the change if that has changed since, and then both are repeated, a limited number of times. So no change is made
- * whose precondition does not hold.
+ * Executes a change of names under the precondition of a request. It checks that against what exists; the catalog
+ * refuses the change if that has changed since, and then both are repeated, a limited number of times. So no change is
+ * made whose precondition does not hold.
  * @throws ServiceError `precondition-failed`; `busy` after the last attempt
  */
 export async function changeUnderConditions<Result>(

@@ -235,7 +235,7 @@ export class NewFiles {
     return state;
   }
 
-  /** Links received contents at `path`, if the precondition holds at that moment. `removal` is for a file they replace. */
+  /** Links received contents at `path`, if the precondition holds then. `removal` is for a file that they replace. */
   async name(
     path: FilePath,
     received: ReceivedFile,

@@ -140,7 +140,7 @@ function verified(
 
 /** Some clients sign the bytes of a header, others the characters of Latin-1 that these are in HTTP. */
 function readings(values: readonly string[]): (readonly string[])[] {
-  if (values.every((value) => /^[\x00-\x7f]*$/.test(value))) return [values];
+  if (values.every((value) => Buffer.byteLength(value) === value.length)) return [values];
   return [values, values.map((value) => utf8Text(Buffer.from(value, 'latin1')) ?? value)];
 }
 

@@ -366,7 +366,7 @@ function partsXml(call: S3Call, sizes: NonNullable<Computed['parts']>): XmlEleme
   };
 }
 
-/** The range of a part; `count` is null for an object without parts. @throws S3Error `InvalidPart`, `InvalidArgument` */
+/** The range of a part; `count` is null without parts. @throws S3Error `InvalidPart`, `InvalidArgument` */
 function partRange(
   text: string | undefined,
   computed: Computed | null,

@@ -177,7 +177,7 @@ async function* bounded(source: Readable, lengthMin: number, lengthMax: number):
     throw new S3Error('EntityTooSmall', `The policy demands at least ${lengthMin} bytes`);
 }
 
-/** Checks the fields of a form against its policy, in base64. @throws S3Error `AccessDenied`, `InvalidPolicyDocument` */
+/** Checks fields of a form by its policy, in base64. @throws S3Error `AccessDenied`, `InvalidPolicyDocument` */
 export function checkPolicy(base64: string, fields: Readonly<Record<string, string>>, nowMs: number): Policy {
   const invalid = (why: string): S3Error =>
     new S3Error('InvalidPolicyDocument', `The policy is invalid: ${why}`);

@@ -77,7 +77,7 @@ export class S3Error extends ServiceError {
   }
 }
 
-/** What an S3 client is told about a failure of the file system. */
+/** What an S3 client learns about a failure of the file system. */
 const OF_SERVICE: Partial<Record<ErrorCode, S3Code>> = {
   'bad-request': 'InvalidRequest',
   unauthorized: 'AccessDenied',

@@ -20,7 +20,7 @@ export interface Signing {
   readonly chunks?: readonly number[];
   readonly trailers?: readonly Header[];
   /** Changes the request after it was signed. */
-  readonly then?: (request: RawRequest) => RawRequest;
+  readonly change?: (request: RawRequest) => RawRequest;
 }
 
 /** A form with a policy, as browsers post it. */
@@ -85,5 +85,5 @@ export interface ObjectCase {
   readonly send: Sent;
   readonly answer: Answered;
   /** The effect. */
-  readonly then?: readonly (readonly [Sent, Answered])[];
+  readonly effect?: readonly (readonly [Sent, Answered])[];
 }

@@ -35,7 +35,7 @@ export class ObjectPlayer {
   }
 
   /** @param root of the keys of the case */
-  async play({ given = [], send, answer, then = [] }: ObjectCase, root: string): Promise<void> {
+  async play({ given = [], send, answer, effect = [] }: ObjectCase, root: string): Promise<void> {
     let earlier: Answer | null = null;
     for (const one of given) {
       const got = await this.#send(one, root, earlier);
@@ -43,7 +43,7 @@ export class ObjectPlayer {
       if (got.headers.has('etag') || earlier === null) earlier = got;
     }
     this.#check(send, await this.#send(send, root, earlier), answer, root, earlier);
-    for (const [sent, answered] of then)
+    for (const [sent, answered] of effect)
       this.#check(sent, await this.#send(sent, root, earlier), answered, root, earlier);
   }
 
@@ -94,7 +94,7 @@ export class ObjectPlayer {
       },
       sign,
     );
-    return sign.then?.(request) ?? request;
+    return sign.change?.(request) ?? request;
   }
 
   #credentials(as: NonNullable<Signing['as']>): Credentials {

@@ -8,7 +8,7 @@ const UNKNOWN = error(403, 'InvalidAccessKeyId');
 
 /** Replaces the header Authorization. */
 function authorized(change: (text: string) => string): Signing {
-  return { then: (request) => withHeader(request, 'authorization', change) };
+  return { change: (request) => withHeader(request, 'authorization', change) };
 }
 
 function withHeader(request: RawRequest, changed: string, change: (text: string) => string): RawRequest {
@@ -23,10 +23,10 @@ function without(request: RawRequest, removed: string): RawRequest {
 }
 
 function adding(...headers: readonly Header[]): Signing {
-  return { then: (request) => ({ ...request, headers: [...request.headers, ...headers] }) };
+  return { change: (request) => ({ ...request, headers: [...request.headers, ...headers] }) };
 }
 
-function retargeted(change: (target: string) => string): NonNullable<Signing['then']> {
+function retargeted(change: (target: string) => string): NonNullable<Signing['change']> {
   return (request) => ({ ...request, target: change(request.target) });
 }
 
@@ -41,7 +41,7 @@ export const SIGNATURES: readonly ObjectCase[] = [
     name: 'a PUT without a signature',
     send: put('bar', [], { sign: { by: 'nothing' } }),
     answer: DENIED,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   { name: 'an unknown access key', send: get([], { sign: { as: 'unknown' } }), answer: UNKNOWN },
   {
@@ -61,7 +61,7 @@ export const SIGNATURES: readonly ObjectCase[] = [
       sign: authorized((text) => text.replace(/Signature=.{8}/, 'Signature=00000000')),
     }),
     answer: UNFIT,
-    then: [holds('before')],
+    effect: [holds('before')],
   },
   {
     name: 'a signature in upper case',
@@ -126,7 +126,7 @@ export const SIGNATURES: readonly ObjectCase[] = [
     name: 'a clock that is 16 minutes slow',
     send: put('bar', [], { sign: { agoS: 16 * 60 } }),
     answer: error(403, 'RequestTimeTooSkewed'),
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a clock that is 16 minutes fast',
@@ -143,7 +143,7 @@ export const SIGNATURES: readonly ObjectCase[] = [
   { name: 'an empty time', send: get([], { sign: { amzDate: '', day: '20200101' } }), answer: DENIED },
   {
     name: 'a time that is not signed',
-    send: get([], { sign: { then: (request) => without(request, 'x-amz-date') } }),
+    send: get([], { sign: { change: (request) => without(request, 'x-amz-date') } }),
     answer: DENIED,
   },
   {
@@ -170,7 +170,7 @@ export const SIGNATURES: readonly ObjectCase[] = [
     name: 'a header x-amz-* that is not signed',
     send: put('bar', [], { sign: adding(['x-amz-meta-a', 'b']) }),
     answer: DENIED,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a source of a copy that is not signed',
@@ -187,15 +187,15 @@ export const SIGNATURES: readonly ObjectCase[] = [
   {
     name: 'a signed header that was changed',
     send: put('bar', [['user-agent', 'one']], {
-      sign: { then: (request) => withHeader(request, 'user-agent', () => 'two') },
+      sign: { change: (request) => withHeader(request, 'user-agent', () => 'two') },
     }),
     answer: UNFIT,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a signed header that was removed',
     send: put('bar', [['user-agent', 'one']], {
-      sign: { then: (request) => without(request, 'user-agent') },
+      sign: { change: (request) => without(request, 'user-agent') },
     }),
     answer: UNFIT,
   },
@@ -203,35 +203,35 @@ export const SIGNATURES: readonly ObjectCase[] = [
     name: 'a signed header that came twice',
     send: put('bar', [['x-amz-meta-a', 'b']], { sign: adding(['x-amz-meta-a', 'c']) }),
     answer: UNFIT,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'another host than signed',
-    send: get([], { sign: { then: (request) => withHeader(request, 'host', () => 'other.example') } }),
+    send: get([], { sign: { change: (request) => withHeader(request, 'host', () => 'other.example') } }),
     answer: UNFIT,
   },
   {
     name: 'another method than signed',
     given: [put('bar')],
-    send: get([], { sign: { then: (request) => ({ ...request, method: 'DELETE' }) } }),
+    send: get([], { sign: { change: (request) => ({ ...request, method: 'DELETE' }) } }),
     answer: UNFIT,
-    then: [holds('bar')],
+    effect: [holds('bar')],
   },
   {
     name: 'another key than signed',
     given: [put('bar')],
-    send: get([], { sign: { then: retargeted((target) => `${target}x`) } }),
+    send: get([], { sign: { change: retargeted((target) => `${target}x`) } }),
     answer: UNFIT,
   },
   {
     name: 'a parameter that is not signed',
     given: [put('bar')],
-    send: get([], { sign: { then: retargeted((target) => `${target}?tagging`) } }),
+    send: get([], { sign: { change: retargeted((target) => `${target}?tagging`) } }),
     answer: UNFIT,
   },
   {
     name: 'no digest of the body',
-    send: put('bar', [], { sign: { then: (request) => without(request, 'x-amz-content-sha256') } }),
+    send: put('bar', [], { sign: { change: (request) => without(request, 'x-amz-content-sha256') } }),
     answer: error(400, 'InvalidRequest'),
   },
   {
@@ -282,21 +282,21 @@ export const TOKENS: readonly ObjectCase[] = [
     given: [put('bar')],
     send: put('soup', [], { sign: { as: 'reader' } }),
     answer: DENIED,
-    then: [holds('bar')],
+    effect: [holds('bar')],
   },
   {
     name: 'a reader deletes nothing',
     given: [put('bar')],
     send: del([], { sign: { as: 'reader' } }),
     answer: DENIED,
-    then: [holds('bar')],
+    effect: [holds('bar')],
   },
   {
     name: 'a reader copies nothing',
     given: [put('bar', [], { key: 'source' })],
     send: put('', [['x-amz-copy-source', 'bucket/{root}/source']], { sign: { as: 'reader' } }),
     answer: DENIED,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a reader sets no tags',
@@ -313,7 +313,7 @@ export const TOKENS: readonly ObjectCase[] = [
     name: 'a writer writes',
     send: put('bar', [], { sign: { as: 'writer' } }),
     answer: OK,
-    then: [holds('bar')],
+    effect: [holds('bar')],
   },
   { name: 'a token of one volume uses it', send: put('bar', [], { sign: { as: 'one' } }), answer: OK },
   {
@@ -331,14 +331,14 @@ export const TOKENS: readonly ObjectCase[] = [
     name: 'a token of one volume writes to no other',
     send: put('bar', [], { bucket: 'other', sign: { as: 'one' } }),
     answer: DENIED,
-    then: [[get([], { bucket: 'other' }), error(404, 'NoSuchKey')]],
+    effect: [[get([], { bucket: 'other' }), error(404, 'NoSuchKey')]],
   },
   {
     name: 'a token of one volume copies from no other',
     given: [put('secret', [], { bucket: 'other' })],
     send: put('', [['x-amz-copy-source', 'other/{root}']], { sign: { as: 'one' } }),
     answer: DENIED,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'the host of another bucket does not help a token of one volume',
@@ -371,14 +371,14 @@ export const PRESIGNED: readonly ObjectCase[] = [
     name: 'a presigned URL of a PUT takes any body',
     send: put('bar', [], { sign: presigned() }),
     answer: OK,
-    then: [holds('bar')],
+    effect: [holds('bar')],
   },
   {
     name: 'a presigned URL of a DELETE',
     given: [put('bar')],
     send: del([], { sign: presigned() }),
     answer: { status: 204 },
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a presigned URL with a parameter',
@@ -395,19 +395,19 @@ export const PRESIGNED: readonly ObjectCase[] = [
     name: 'metadata in a presigned URL',
     send: put('bar', [], { query: 'x-amz-meta-a=b&x-amz-tagging=k%3Dv', sign: presigned() }),
     answer: OK,
-    then: [[head(), { status: 200, headers: { 'x-amz-meta-a': 'b', 'x-amz-tagging-count': '1' } }]],
+    effect: [[head(), { status: 200, headers: { 'x-amz-meta-a': 'b', 'x-amz-tagging-count': '1' } }]],
   },
   {
     name: 'a public list in a presigned URL',
     send: put('bar', [], { query: 'x-amz-acl=public-read', sign: presigned() }),
     answer: error(501, 'NotImplemented'),
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a digest in a presigned URL is not that of the signature',
     send: put('bar', [], {
       sign: presigned({
-        then: (request) => ({
+        change: (request) => ({
           ...request,
           headers: [...request.headers, ['x-amz-content-sha256', '0'.repeat(64)]],
         }),
@@ -423,37 +423,37 @@ export const PRESIGNED: readonly ObjectCase[] = [
   refusedUrl('a presigned URL of tomorrow', presigned({ agoS: -86_400 }), DENIED),
   refusedUrl(
     'a presigned URL without its time',
-    presigned({ then: retargeted((target) => target.replace(/&X-Amz-Expires=\d+/, '')) }),
+    presigned({ change: retargeted((target) => target.replace(/&X-Amz-Expires=\d+/, '')) }),
     DENIED,
   ),
   refusedUrl(
     'a presigned URL that was prolonged',
-    presigned({ then: retargeted((target) => target.replace('Expires=60', 'Expires=600')) }),
+    presigned({ change: retargeted((target) => target.replace('Expires=60', 'Expires=600')) }),
     UNFIT,
   ),
   refusedUrl(
     'a presigned URL of another key',
-    presigned({ then: retargeted((target) => target.replace('?', 'x?')) }),
+    presigned({ change: retargeted((target) => target.replace('?', 'x?')) }),
     UNFIT,
   ),
   refusedUrl(
     'a presigned URL with one more parameter',
-    presigned({ then: retargeted((target) => `${target}&versionId=null`) }),
+    presigned({ change: retargeted((target) => `${target}&versionId=null`) }),
     UNFIT,
   ),
   refusedUrl(
     'a presigned URL with two signatures',
-    presigned({ then: retargeted((target) => `${target}&X-Amz-Signature=0`) }),
+    presigned({ change: retargeted((target) => `${target}&X-Amz-Signature=0`) }),
     error(400, 'AuthorizationQueryParametersError'),
   ),
   refusedUrl(
     'a presigned URL with two times',
-    presigned({ then: retargeted((target) => `${target}&X-Amz-Expires=600`) }),
+    presigned({ change: retargeted((target) => `${target}&X-Amz-Expires=600`) }),
     error(400, 'AuthorizationQueryParametersError'),
   ),
   refusedUrl(
     'a presigned URL of another algorithm',
-    presigned({ then: retargeted((target) => target.replace('HMAC-SHA256', 'HMAC-SHA1')) }),
+    presigned({ change: retargeted((target) => target.replace('HMAC-SHA256', 'HMAC-SHA1')) }),
     error(400, 'AuthorizationQueryParametersError'),
   ),
   refusedUrl(
@@ -470,16 +470,16 @@ export const PRESIGNED: readonly ObjectCase[] = [
   ),
   refusedUrl(
     'a presigned URL for another method',
-    presigned({ then: (request) => ({ ...request, method: 'DELETE' }) }),
+    presigned({ change: (request) => ({ ...request, method: 'DELETE' }) }),
     UNFIT,
   ),
   {
     name: 'a presigned URL without its signed header',
     send: put('bar', [['x-amz-foo', 'bar']], {
-      sign: presigned({ then: (request) => without(request, 'x-amz-foo') }),
+      sign: presigned({ change: (request) => without(request, 'x-amz-foo') }),
     }),
     answer: UNFIT,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a presigned URL of version 2',
@@ -490,6 +490,6 @@ export const PRESIGNED: readonly ObjectCase[] = [
     name: 'a presigned PUT as a reader',
     send: put('bar', [], { sign: presigned({ as: 'reader' }) }),
     answer: DENIED,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
 ];

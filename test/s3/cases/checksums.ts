@@ -33,7 +33,7 @@ export const DIGESTS: readonly ObjectCase[] = [
       name: `${name} is checked and returned`,
       send: put(BODY, [[name, value]]),
       answer: { status: 200, headers: { [name]: value, 'x-amz-checksum-type': 'FULL_OBJECT' } },
-      then: [
+      effect: [
         [head([MODE]), { status: 200, headers: { [name]: value } }],
         [get([MODE]), { status: 200, headers: { [name]: value }, body: BODY }],
         [head(), { status: 200, headers: { [name]: null } }],
@@ -45,13 +45,13 @@ export const DIGESTS: readonly ObjectCase[] = [
       given: [put('before')],
       send: put(BODY, [[name, otherOf(name)]]),
       answer: error(400, 'BadDigest'),
-      then: [holds('before')],
+      effect: [holds('before')],
     },
     {
       name: `a malformed ${name} is that of no contents`,
       send: put(BODY, [[name, 'bad']]),
       answer: error(400, 'BadDigest'),
-      then: [HOLDS_NOTHING],
+      effect: [HOLDS_NOTHING],
     },
     {
       name: `${name} in a trailer is checked and returned`,
@@ -59,7 +59,7 @@ export const DIGESTS: readonly ObjectCase[] = [
         sign: { payload: STREAMED_UNSIGNED, chunks: [1000, 24], trailers: [[name, value]] },
       }),
       answer: { status: 200, headers: { [name]: value } },
-      then: [holds(BODY), [head([MODE]), { status: 200, headers: { [name]: value } }]],
+      effect: [holds(BODY), [head([MODE]), { status: 200, headers: { [name]: value } }]],
     },
     {
       name: `a wrong ${name} in a trailer is refused`,
@@ -67,7 +67,7 @@ export const DIGESTS: readonly ObjectCase[] = [
         sign: { payload: STREAMED_UNSIGNED, chunks: [1024], trailers: [[name, otherOf(name)]] },
       }),
       answer: error(400, 'BadDigest'),
-      then: [HOLDS_NOTHING],
+      effect: [HOLDS_NOTHING],
     },
   ]),
   {
@@ -79,26 +79,26 @@ export const DIGESTS: readonly ObjectCase[] = [
     name: 'an unknown algorithm',
     send: put(BODY, [['x-amz-sdk-checksum-algorithm', 'MD6']]),
     answer: error(400, 'InvalidRequest'),
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'two checksums',
     send: put(BODY, [CHECKSUMS[0] as Header, CHECKSUMS[1] as Header]),
     answer: error(400, 'InvalidRequest'),
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'Content-MD5 is checked',
     send: put(BODY, [['content-md5', MD5]]),
     answer: OK,
-    then: [holds(BODY)],
+    effect: [holds(BODY)],
   },
   {
     name: 'a wrong Content-MD5',
     given: [put('before')],
     send: put(BODY, [['content-md5', 'rL0Y20xC+Fzt72VPzMSk2A==']]),
     answer: error(400, 'BadDigest'),
-    then: [holds('before')],
+    effect: [holds('before')],
   },
   {
     name: 'a short Content-MD5',
@@ -114,30 +114,30 @@ export const DIGESTS: readonly ObjectCase[] = [
     name: 'a malformed Content-MD5',
     send: put(BODY, [['content-md5', 'AWS4 HAHAHA']]),
     answer: error(400, 'InvalidDigest'),
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'the signed digest of another body',
     given: [put('before')],
     send: put(BODY, [], {
-      sign: { then: (request) => ({ ...request, body: Buffer.from('B'.repeat(1024)) }) },
+      sign: { change: (request) => ({ ...request, body: Buffer.from('B'.repeat(1024)) }) },
     }),
     answer: error(400, 'XAmzContentSHA256Mismatch'),
-    then: [holds('before')],
+    effect: [holds('before')],
   },
   {
     name: 'the signed digest of a longer body',
     send: put('bar', [], {
-      sign: { then: (request) => ({ ...request, body: Buffer.from('ba') }) },
+      sign: { change: (request) => ({ ...request, body: Buffer.from('ba') }) },
     }),
     answer: error(400, 'XAmzContentSHA256Mismatch'),
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a body that is not signed',
     send: put(BODY, [], { sign: { payload: UNSIGNED } }),
     answer: OK,
-    then: [holds(BODY)],
+    effect: [holds(BODY)],
   },
   {
     name: 'a signed digest that is none',
@@ -158,7 +158,7 @@ const UNFIT = error(403, 'SignatureDoesNotMatch');
 /** Changes the text of an encoded body. */
 function edited(edit: (text: string) => string): NonNullable<ReturnType<typeof put>['sign']> {
   return {
-    then: (request) => ({ ...request, body: Buffer.from(edit(request.body.toString('latin1')), 'latin1') }),
+    change: (request) => ({ ...request, body: Buffer.from(edit(request.body.toString('latin1')), 'latin1') }),
   };
 }
 
@@ -175,42 +175,42 @@ function chunked(
 
 /** Bodies as aws-chunked. */
 export const CHUNKS: readonly ObjectCase[] = [
-  { name: 'signed chunks', send: chunked(STREAMED, [1000, 24]), answer: OK, then: [holds(BODY)] },
+  { name: 'signed chunks', send: chunked(STREAMED, [1000, 24]), answer: OK, effect: [holds(BODY)] },
   {
     name: 'chunks of single bytes',
     send: chunked(STREAMED, [1, 1, 1, 1021]),
     answer: OK,
-    then: [holds(BODY)],
+    effect: [holds(BODY)],
   },
   {
     name: 'signed chunks of nothing',
     send: put('', [], { sign: { payload: STREAMED, chunks: [] } }),
     answer: OK,
-    then: [holds('')],
+    effect: [holds('')],
   },
   {
     name: 'signed chunks and trailers',
     send: chunked(STREAMED_TRAILER, [1024], null, CRC32),
     answer: { status: 200, headers: { 'x-amz-checksum-crc32': CRC32[0]?.[1] ?? '' } },
-    then: [holds(BODY)],
+    effect: [holds(BODY)],
   },
   {
     name: 'chunks without signatures and without trailers',
     send: chunked(STREAMED_UNSIGNED, [1024]),
     answer: OK,
-    then: [holds(BODY)],
+    effect: [holds(BODY)],
   },
   {
     name: 'sizes of chunks in upper case, with zeros before',
     send: chunked(STREAMED_UNSIGNED, [30, 994], (text) => text.replace('1e\r\n', '0001E\r\n')),
     answer: OK,
-    then: [holds(BODY)],
+    effect: [holds(BODY)],
   },
   {
     name: 'an extension of a chunk that is not known',
     send: chunked(STREAMED_UNSIGNED, [1024], (text) => text.replace('400\r\n', '400;a=b\r\n')),
     answer: OK,
-    then: [holds(BODY)],
+    effect: [holds(BODY)],
   },
   {
     name: 'trailers with spaces and in upper case',
@@ -227,25 +227,25 @@ export const CHUNKS: readonly ObjectCase[] = [
     given: [put('before')],
     send: chunked(STREAMED, [1000, 24], (text) => text.replace(/(18;chunk-signature=)./, '$1g')),
     answer: UNFIT,
-    then: [holds('before')],
+    effect: [holds('before')],
   },
   {
     name: 'a wrong signature of the last chunk',
     send: chunked(STREAMED, [1024], (text) => text.replace(/(\r\n0;chunk-signature=)./, '$1g')),
     answer: UNFIT,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a chunk without its signature',
     send: chunked(STREAMED, [1024], (text) => text.replace(/^400;chunk-signature=\w+/, '400')),
     answer: UNFIT,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'other data than signed',
     send: chunked(STREAMED, [1024], (text) => text.replace('AAAA', 'AABA')),
     answer: UNFIT,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'chunks in another order',
@@ -254,25 +254,25 @@ export const CHUNKS: readonly ObjectCase[] = [
       return [second, first, ...last].join('');
     }),
     answer: UNFIT,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a chunk is missing',
     send: chunked(STREAMED, [512, 512], (text) => text.replace(/^200;.*?\r\nA+\r\n/s, '')),
     answer: UNFIT,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'the last chunk is missing',
     send: chunked(STREAMED, [1024], (text) => text.replace(/0;chunk.*$/s, '')),
     answer: INCOMPLETE,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a body that ends within a chunk',
     send: chunked(STREAMED, [1024], (text) => text.slice(0, 500)),
     answer: INCOMPLETE,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a body that ends within the head of a chunk',
@@ -283,7 +283,7 @@ export const CHUNKS: readonly ObjectCase[] = [
     name: 'an empty body instead of chunks',
     send: chunked(STREAMED, [1024], () => ''),
     answer: INCOMPLETE,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a chunk that is longer than it says',
@@ -324,19 +324,19 @@ export const CHUNKS: readonly ObjectCase[] = [
     name: 'bytes after the trailers',
     send: chunked(STREAMED_UNSIGNED, [1024], (text) => `${text}more`),
     answer: INCOMPLETE,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'more data than announced',
     send: chunked(STREAMED, [1024], null, [], [['x-amz-decoded-content-length', '1000']]),
     answer: INCOMPLETE,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'less data than announced',
     send: chunked(STREAMED, [1024], null, [], [['x-amz-decoded-content-length', '2000']]),
     answer: INCOMPLETE,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a decoded length that is no number',
@@ -357,7 +357,7 @@ export const CHUNKS: readonly ObjectCase[] = [
       CRC32,
     ),
     answer: error(400, 'MalformedTrailerError'),
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a trailer that was not announced',
@@ -365,7 +365,7 @@ export const CHUNKS: readonly ObjectCase[] = [
       text.replace(/\r\n$/, `${CRC32[0]?.join(':')}\r\n\r\n`),
     ),
     answer: error(400, 'MalformedTrailerError'),
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a trailer without a colon',
@@ -386,18 +386,18 @@ export const CHUNKS: readonly ObjectCase[] = [
       CRC32,
     ),
     answer: UNFIT,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a wrong signature of trailers',
     send: chunked(STREAMED_TRAILER, [1024], (text) => text.replace('signature:', 'signature:0'), CRC32),
     answer: UNFIT,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a body that is no chunks',
     send: chunked(STREAMED, [1024], () => BODY),
     answer: INCOMPLETE,
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
 ];

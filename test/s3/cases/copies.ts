@@ -29,7 +29,7 @@ function conditional(name: string, header: Header, isCopied: boolean): ObjectCas
     given: [source()],
     send: copy([SOURCE, header], target()),
     answer: isCopied ? OK : FAILED,
-    then: [isCopied ? targetHolds('bar') : TARGET_HOLDS_NOTHING],
+    effect: [isCopied ? targetHolds('bar') : TARGET_HOLDS_NOTHING],
   };
 }
 
@@ -43,7 +43,7 @@ export const COPIES: readonly ObjectCase[] = [
       status: 200,
       body: /<CopyObjectResult.*<ETag>&quot;37b51d194a7513e45b56f6524f2d51f2&quot;<\/ETag>/,
     },
-    then: [
+    effect: [
       targetHolds('bar'),
       [head([], target()), { status: 200, headers: { etag: '"37b51d194a7513e45b56f6524f2d51f2"' } }],
     ],
@@ -53,21 +53,21 @@ export const COPIES: readonly ObjectCase[] = [
     given: [put('', [], { key: 'source' })],
     send: copy([SOURCE], target()),
     answer: OK,
-    then: [targetHolds('')],
+    effect: [targetHolds('')],
   },
   {
     name: 'a copy of an object of two MiB',
     given: [put(Buffer.alloc(2_097_153, 'z'), [], { key: 'source' })],
     send: copy([SOURCE], target()),
     answer: OK,
-    then: [[head([], target()), { status: 200, headers: { 'content-length': '2097153', etag: '{etag}' } }]],
+    effect: [[head([], target()), { status: 200, headers: { 'content-length': '2097153', etag: '{etag}' } }]],
   },
   {
     name: 'a copy from another bucket',
     given: [put('bar', [], { bucket: 'other' })],
     send: copy([['x-amz-copy-source', '/other/{root}']]),
     answer: OK,
-    then: [holds('bar')],
+    effect: [holds('bar')],
   },
   {
     name: 'a copy keeps headers, metadata and tags',
@@ -81,7 +81,7 @@ export const COPIES: readonly ObjectCase[] = [
     ],
     send: copy([SOURCE, ['content-type', 'text/plain'], ['x-amz-meta-key1', 'ignored']], target()),
     answer: OK,
-    then: [
+    effect: [
       [
         head([], target()),
         {
@@ -115,7 +115,7 @@ export const COPIES: readonly ObjectCase[] = [
       target(),
     ),
     answer: OK,
-    then: [
+    effect: [
       [
         head([], target()),
         {
@@ -135,14 +135,14 @@ export const COPIES: readonly ObjectCase[] = [
     given: [source([['x-amz-tagging', 'a=b']])],
     send: copy([SOURCE, ['x-amz-tagging-directive', 'REPLACE'], ['x-amz-tagging', 'c=d&e=f']], target()),
     answer: OK,
-    then: [[get([], target({ query: 'tagging' })), { status: 200, body: /<Key>c<.*<Key>e</ }]],
+    effect: [[get([], target({ query: 'tagging' })), { status: 200, body: /<Key>c<.*<Key>e</ }]],
   },
   {
     name: 'a copy keeps the checksum of its source',
     given: [source([['x-amz-checksum-crc32', 'dv+Mqg==']])],
     send: copy([SOURCE], target()),
     answer: { status: 200, body: /<ChecksumCRC32>dv\+Mqg==<\/ChecksumCRC32>/ },
-    then: [
+    effect: [
       [
         head([['x-amz-checksum-mode', 'ENABLED']], target()),
         { status: 200, headers: { 'x-amz-checksum-crc32': 'dv+Mqg==' } },
@@ -164,13 +164,13 @@ export const COPIES: readonly ObjectCase[] = [
       ['x-amz-meta-foo', 'bar'],
     ]),
     answer: OK,
-    then: [[get(), { status: 200, headers: { 'x-amz-meta-foo': 'bar', etag: '{etag}' }, body: 'bar' }]],
+    effect: [[get(), { status: 200, headers: { 'x-amz-meta-foo': 'bar', etag: '{etag}' }, body: 'bar' }]],
   },
   {
     name: 'a copy of a missing key',
     send: copy([SOURCE], target()),
     answer: error(404, 'NoSuchKey'),
-    then: [TARGET_HOLDS_NOTHING],
+    effect: [TARGET_HOLDS_NOTHING],
   },
   {
     name: 'a copy from a missing bucket',
@@ -199,7 +199,7 @@ export const COPIES: readonly ObjectCase[] = [
     given: [source([], 'a b?c+d%é/\u{1f600}')],
     send: copy([['x-amz-copy-source', 'bucket/{root}/a%20b%3Fc%2Bd%25%C3%A9/%F0%9F%98%80']], target()),
     answer: OK,
-    then: [targetHolds('bar')],
+    effect: [targetHolds('bar')],
   },
   {
     name: 'an encoded slash in a source',
@@ -218,7 +218,7 @@ export const COPIES: readonly ObjectCase[] = [
     given: [source()],
     send: copy([['x-amz-copy-source', 'bucket/{root}/source?versionId=abc']], target()),
     answer: error(404, 'NoSuchVersion'),
-    then: [TARGET_HOLDS_NOTHING],
+    effect: [TARGET_HOLDS_NOTHING],
   },
   {
     name: 'an unknown directive',
@@ -231,14 +231,14 @@ export const COPIES: readonly ObjectCase[] = [
     given: [source()],
     send: copy([SOURCE, ['x-amz-server-side-encryption', 'aws:kms']], target()),
     answer: error(501, 'NotImplemented'),
-    then: [TARGET_HOLDS_NOTHING],
+    effect: [TARGET_HOLDS_NOTHING],
   },
   {
     name: 'the expected owner of a source',
     given: [source()],
     send: copy([SOURCE, ['x-amz-source-expected-bucket-owner', '111122223333']], target()),
     answer: error(403, 'AccessDenied'),
-    then: [TARGET_HOLDS_NOTHING],
+    effect: [TARGET_HOLDS_NOTHING],
   },
   conditional('a copy if the tag matches', ['x-amz-copy-source-if-match', '{etag}'], true),
   conditional('a copy if another tag matches', ['x-amz-copy-source-if-match', 'ABCORZ'], false),
@@ -264,20 +264,20 @@ export const COPIES: readonly ObjectCase[] = [
     given: [put('before', [], target()), source()],
     send: copy([SOURCE, ['if-none-match', '*']], target()),
     answer: FAILED,
-    then: [targetHolds('before')],
+    effect: [targetHolds('before')],
   },
   {
     name: 'a copy if the target has the tag',
     given: [source(), put('before', [], target())],
     send: copy([SOURCE, ['if-match', '{etag}']], target()),
     answer: OK,
-    then: [targetHolds('bar')],
+    effect: [targetHolds('bar')],
   },
   {
     name: 'a copy of a directory',
     given: [put('', [], { key: 'd/' })],
     send: copy([['x-amz-copy-source', 'bucket/{root}/d/']], target()),
     answer: error(400, 'InvalidArgument'),
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
 ];

@@ -3,6 +3,8 @@ import type { Header } from '../sign.ts';
 import { error, get, HOLDS_NOTHING, head, holds, put } from './requests.ts';
 
 const KEY: Header = ['key', '{root}'];
+/** Stands for the name of the file. */
+const FILE_NAME = '$' + '{filename}';
 const BUCKET = { bucket: 'bucket' };
 const ANY_KEY = ['starts-with', '$key', 'c'];
 const DENIED = error(403, 'AccessDenied');
@@ -18,11 +20,11 @@ function simple(more: Partial<FormSent> = {}): Sent {
 }
 
 function refused(name: string, more: Partial<FormSent>, answer: ObjectCase['answer']): ObjectCase {
-  return { name: `form: ${name}`, send: simple(more), answer, then: [HOLDS_NOTHING] };
+  return { name: `form: ${name}`, send: simple(more), answer, effect: [HOLDS_NOTHING] };
 }
 
 function accepted(name: string, more: Partial<FormSent>, body = 'bar'): ObjectCase {
-  return { name: `form: ${name}`, send: simple(more), answer: NO_CONTENT, then: [holds(body)] };
+  return { name: `form: ${name}`, send: simple(more), answer: NO_CONTENT, effect: [holds(body)] };
 }
 
 /** Forms that browsers post, with a signed policy. */
@@ -53,7 +55,7 @@ export const FORMS: readonly ObjectCase[] = [
       status: 204,
       headers: { etag: '"37b51d194a7513e45b56f6524f2d51f2"', location: '/bucket/{root}' },
     },
-    then: [
+    effect: [
       [
         head(),
         {
@@ -70,27 +72,27 @@ export const FORMS: readonly ObjectCase[] = [
   {
     name: 'form: the name of the file in the key',
     send: form({
-      fields: [['key', '{root}/${filename}']],
+      fields: [['key', `{root}/${FILE_NAME}`]],
       conditions: [BUCKET, ANY_KEY],
       fileName: 'C:\\folder\\foo.txt',
     }),
     answer: NO_CONTENT,
-    then: [[get([], { key: 'foo.txt' }), { status: 200, body: 'bar' }]],
+    effect: [[get([], { key: 'foo.txt' }), { status: 200, body: 'bar' }]],
   },
   {
     name: 'form: a name of a file that is a path stays below its key',
     send: form({
-      fields: [['key', '{root}/${filename}']],
+      fields: [['key', `{root}/${FILE_NAME}`]],
       conditions: [BUCKET, ANY_KEY],
       fileName: '../../etc/passwd',
     }),
     answer: NO_CONTENT,
-    then: [[get([], { key: 'passwd' }), { status: 200, body: 'bar' }]],
+    effect: [[get([], { key: 'passwd' }), { status: 200, body: 'bar' }]],
   },
   {
     name: 'form: the name of a file outside of what the policy allows',
     send: form({
-      fields: [['key', '${filename}']],
+      fields: [['key', FILE_NAME]],
       conditions: [BUCKET, ANY_KEY],
       fileName: 'elsewhere.txt',
     }),
@@ -114,7 +116,7 @@ export const FORMS: readonly ObjectCase[] = [
       version: 2,
     }),
     answer: NO_CONTENT,
-    then: [holds('bar')],
+    effect: [holds('bar')],
   },
   {
     name: 'form: a dollar in a value',
@@ -123,7 +125,7 @@ export const FORMS: readonly ObjectCase[] = [
       conditions: [BUCKET, ['starts-with', '$key', '{root}/\\$foo']],
     }),
     answer: NO_CONTENT,
-    then: [[get([], { key: '\\$foo.txt' }), { status: 200, body: 'bar' }]],
+    effect: [[get([], { key: '\\$foo.txt' }), { status: 200, body: 'bar' }]],
   },
   accepted('any value of a field', {
     fields: [KEY, ['x-amz-meta-a', 'anything']],
@@ -184,7 +186,7 @@ export const FORMS: readonly ObjectCase[] = [
           'https://example.org/done?a=b&bucket=bucket&key={root}&etag=%2237b51d194a7513e45b56f6524f2d51f2%22',
       },
     },
-    then: [holds('bar')],
+    effect: [holds('bar')],
   },
   {
     name: 'form: no redirection to a program',
@@ -204,7 +206,7 @@ export const FORMS: readonly ObjectCase[] = [
       conditions: [BUCKET, ANY_KEY, ['starts-with', '$tagging', '']],
     }),
     answer: NO_CONTENT,
-    then: [[get([], { query: 'tagging' }), { status: 200, body: /<Key>0<\/Key><Value>1</ }]],
+    effect: [[get([], { query: 'tagging' }), { status: 200, body: /<Key>0<\/Key><Value>1</ }]],
   },
   {
     name: 'form: malformed tags',
@@ -213,7 +215,7 @@ export const FORMS: readonly ObjectCase[] = [
       conditions: [BUCKET, ANY_KEY, ['starts-with', '$tagging', '']],
     }),
     answer: error(400, 'MalformedXML'),
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   refused('no policy', { conditions: null }, DENIED),
   refused('no policy and no signature', { conditions: null, version: 'none' }, DENIED),
@@ -232,7 +234,7 @@ export const FORMS: readonly ObjectCase[] = [
     name: 'form: a token of another volume',
     send: form({ fields: [KEY], conditions: [{ bucket: 'other' }, ANY_KEY], as: 'one' }, { path: '/other' }),
     answer: DENIED,
-    then: [[get([], { bucket: 'other' }), error(404, 'NoSuchKey')]],
+    effect: [[get([], { bucket: 'other' }), error(404, 'NoSuchKey')]],
   },
   refused('an expired policy', { expiresS: -60 }, DENIED),
   refused('a policy that never expires', { expiration: null }, INVALID),
@@ -304,7 +306,7 @@ export const FORMS: readonly ObjectCase[] = [
     name: 'form: an empty file as a directory',
     send: simple({ fields: [['key', '{root}/d/']], file: '' }),
     answer: NO_CONTENT,
-    then: [[head([], { key: 'd/' }), { status: 200, headers: { 'content-length': '0' } }]],
+    effect: [[head([], { key: 'd/' }), { status: 200, headers: { 'content-length': '0' } }]],
   },
   refused(
     'a public list',
@@ -338,16 +340,43 @@ export const FORMS: readonly ObjectCase[] = [
     error(400, 'MaxPostPreDataLengthExceeded'),
   ),
   {
+    name: 'form: metadata of any characters',
+    send: simple({
+      fields: [KEY, ['x-amz-meta-a', 'café 世']],
+      conditions: [BUCKET, ANY_KEY, ['eq', '$x-amz-meta-a', 'café 世']],
+    }),
+    answer: NO_CONTENT,
+    effect: [
+      [head(), { status: 200, headers: { 'x-amz-meta-a': Buffer.from('café 世').toString('latin1') } }],
+    ],
+  },
+  refused(
+    'metadata of two lines',
+    {
+      fields: [KEY, ['x-amz-meta-a', 'b\r\nset-cookie: c']],
+      conditions: [BUCKET, ANY_KEY, ['starts-with', '$x-amz-meta-a', '']],
+    },
+    error(400, 'InvalidArgument'),
+  ),
+  refused(
+    'metadata whose name is no name',
+    {
+      fields: [KEY, ['x-amz-meta-a b:', 'c']],
+      conditions: [BUCKET, ANY_KEY, ['starts-with', '$x-amz-meta-a b:', '']],
+    },
+    error(400, 'InvalidArgument'),
+  ),
+  {
     name: 'form: fields after the file count for nothing',
     send: simple({ later: [['x-amz-meta-late', 'b']] }),
     answer: NO_CONTENT,
-    then: [[head(), { status: 200, headers: { 'x-amz-meta-late': null } }]],
+    effect: [[head(), { status: 200, headers: { 'x-amz-meta-late': null } }]],
   },
   {
     name: 'form: the type of the file is not that of the object, unless the policy allows it',
     send: simple({ fileType: 'text/html' }),
     answer: NO_CONTENT,
-    then: [[head(), { status: 200, headers: { 'content-type': 'binary/octet-stream' } }]],
+    effect: [[head(), { status: 200, headers: { 'content-type': 'binary/octet-stream' } }]],
   },
   {
     name: 'form: a form to a bucket that does not exist',
@@ -358,7 +387,7 @@ export const FORMS: readonly ObjectCase[] = [
     name: 'form: the same field twice, of which the policy allows only one',
     send: simple({ fields: [['key', 'elsewhere/{root}'], KEY, ['key', 'elsewhere/{root}']] }),
     answer: DENIED,
-    then: [[get([], { exactKey: 'elsewhere/{root}' }), error(404, 'NoSuchKey')]],
+    effect: [[get([], { exactKey: 'elsewhere/{root}' }), error(404, 'NoSuchKey')]],
   },
   {
     name: 'form: a POST that is no form',
@@ -370,6 +399,6 @@ export const FORMS: readonly ObjectCase[] = [
     given: [put('before', [['x-amz-meta-a', 'b']])],
     send: simple({}),
     answer: NO_CONTENT,
-    then: [[get(), { status: 200, headers: { 'x-amz-meta-a': null }, body: 'bar' }]],
+    effect: [[get(), { status: 200, headers: { 'x-amz-meta-a': null }, body: 'bar' }]],
   },
 ];

@@ -70,7 +70,7 @@ export const KEYS: readonly ObjectCase[] = [
       given: [put('bar', [], { key: name })],
       send: get([], { key: name }),
       answer: { status: 200, body: 'bar' },
-      then: [
+      effect: [
         [del([], { key: name }), { status: 204 }],
         [get([], { key: name }), GONE],
       ],
@@ -86,7 +86,7 @@ export const KEYS: readonly ObjectCase[] = [
       name: `no GET of a key with ${what}`,
       send: get([], { key }),
       answer: GONE,
-      then: [[del([], { key }), { status: 204 }]],
+      effect: [[del([], { key }), { status: 204 }]],
     },
   ]),
   {
@@ -112,7 +112,7 @@ export const KEYS: readonly ObjectCase[] = [
     given: [put('bar', [], { key: 'a+b' })],
     send: get([], { path: '/bucket/{root}/a b'.replace(' ', '+') }),
     answer: { status: 200, body: 'bar' },
-    then: [[get([], { key: 'a b' }), GONE]],
+    effect: [[get([], { key: 'a b' }), GONE]],
   },
   {
     name: 'a key of 1,024 bytes',
@@ -132,28 +132,28 @@ export const KEYS: readonly ObjectCase[] = [
     name: 'the folder of unfinished uploads has no objects',
     send: put('bar', [], { exactKey: '.s3-uploads/a' }),
     answer: error(400, 'InvalidArgument'),
-    then: [[get([], { exactKey: '.s3-uploads/a' }), GONE]],
+    effect: [[get([], { exactKey: '.s3-uploads/a' }), GONE]],
   },
   {
     name: 'a key below an object',
     given: [put('bar', [], { key: 'a' })],
     send: put('soup', [], { key: 'a/b' }),
     answer: error(409, 'ConflictingKey'),
-    then: [[get([], { key: 'a' }), { status: 200, body: 'bar' }]],
+    effect: [[get([], { key: 'a' }), { status: 200, body: 'bar' }]],
   },
   {
     name: 'a key that is the beginning of others',
     given: [put('bar', [], { key: 'a/b' })],
     send: put('soup', [], { key: 'a' }),
     answer: error(409, 'ConflictingKey'),
-    then: [[get([], { key: 'a/b' }), { status: 200, body: 'bar' }]],
+    effect: [[get([], { key: 'a/b' }), { status: 200, body: 'bar' }]],
   },
   {
     name: 'a directory is no object',
     given: [put('bar', [], { key: 'a/b' })],
     send: get([], { key: 'a' }),
     answer: GONE,
-    then: [
+    effect: [
       [get([], { key: 'a/' }), GONE],
       [del([], { key: 'a' }), { status: 204 }],
       [get([], { key: 'a/b' }), { status: 200, body: 'bar' }],
@@ -164,7 +164,7 @@ export const KEYS: readonly ObjectCase[] = [
     given: [put('bar', [], { key: 'a' })],
     send: get([], { key: 'a/' }),
     answer: GONE,
-    then: [
+    effect: [
       [get([], { key: 'a/b' }), GONE],
       [del([], { key: 'a/b' }), { status: 204 }],
       [del([], { key: 'a/' }), { status: 204 }],
@@ -179,7 +179,7 @@ export const KEYS: readonly ObjectCase[] = [
       status: 200,
       headers: { 'content-length': '0', etag: '"d41d8cd98f00b204e9800998ecf8427e"', 'x-amz-meta-a': 'b' },
     },
-    then: [
+    effect: [
       [del([], { key: 'd/' }), { status: 204 }],
       [head([], { key: 'd/' }), { status: 404 }],
     ],
@@ -193,7 +193,7 @@ export const KEYS: readonly ObjectCase[] = [
     name: 'a directory with a body in chunks that is empty',
     send: put('', [], { key: 'd/', sign: { payload: 'STREAMING-UNSIGNED-PAYLOAD-TRAILER', chunks: [] } }),
     answer: OK,
-    then: [[head([], { key: 'd/' }), OK]],
+    effect: [[head([], { key: 'd/' }), OK]],
   },
   {
     name: 'a directory under a condition that does not hold',
@@ -224,14 +224,14 @@ export const KEYS: readonly ObjectCase[] = [
     given: [put('', [], { key: 'd/' })],
     send: del([['if-match', '"0"']], { key: 'd/' }),
     answer: error(412, 'PreconditionFailed'),
-    then: [[head([], { key: 'd/' }), OK]],
+    effect: [[head([], { key: 'd/' }), OK]],
   },
   {
     name: 'a deleted directory stays for the objects in it',
     given: [put('', [], { key: 'd/' }), put('bar', [], { key: 'd/e' })],
     send: del([], { key: 'd/' }),
     answer: { status: 204 },
-    then: [
+    effect: [
       [head([], { key: 'd/' }), { status: 404 }],
       [get([], { key: 'd/e' }), { status: 200, body: 'bar' }],
     ],
@@ -241,7 +241,7 @@ export const KEYS: readonly ObjectCase[] = [
     given: [put('bar', [], { key: 'd/e/f' })],
     send: del([], { key: 'd/e/f' }),
     answer: { status: 204 },
-    then: [
+    effect: [
       [put('soup', [], { key: 'd' }), OK],
       [get([], { key: 'd' }), { status: 200, body: 'soup' }],
     ],
@@ -251,6 +251,6 @@ export const KEYS: readonly ObjectCase[] = [
     given: [put('', [], { key: 'd/' }), put('bar', [], { key: 'd/e' })],
     send: del([], { key: 'd/e' }),
     answer: { status: 204 },
-    then: [[head([], { key: 'd/' }), OK]],
+    effect: [[head([], { key: 'd/' }), OK]],
   },
 ];

@@ -96,7 +96,7 @@ export const METADATA: readonly ObjectCase[] = [
     given: [
       put('bar', [['x-amz-meta-a', 'café']], {
         sign: {
-          then: (request) => ({
+          change: (request) => ({
             ...request,
             headers: request.headers.map(([name, value]) => [name, name === 'x-amz-meta-a' ? UTF8 : value]),
           }),
@@ -121,7 +121,7 @@ export const METADATA: readonly ObjectCase[] = [
     name: 'metadata has no more than 2048 bytes',
     send: put('bar', [['x-amz-meta-a', 'x'.repeat(2048)]]),
     answer: error(400, 'MetadataTooLarge'),
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a PUT replaces metadata',
@@ -154,7 +154,7 @@ export const METADATA: readonly ObjectCase[] = [
       },
       body: 'bar',
     },
-    then: [[head(), { status: 200, headers: { 'content-type': 'text/plain', 'cache-control': null } }]],
+    effect: [[head(), { status: 200, headers: { 'content-type': 'text/plain', 'cache-control': null } }]],
   },
   {
     name: 'a query adds no line to the head of an answer',

@@ -28,7 +28,7 @@ export const TAGGING: readonly ObjectCase[] = [
       status: 200,
       body: /<TagSet><Tag><Key>0<\/Key><Value>0<\/Value><\/Tag><Tag><Key>1<\/Key><Value>1<\/Value><\/Tag><\/TagSet>/,
     },
-    then: [[head(), { status: 200, headers: { 'x-amz-tagging-count': '2', etag: '{etag}' } }]],
+    effect: [[head(), { status: 200, headers: { 'x-amz-tagging-count': '2', etag: '{etag}' } }]],
   },
   { name: 'an object without tags', given: [put('bar')], send: get([], TAGS), answer: NO_TAGS },
   { name: 'ten tags', given: [put('bar')], send: putTags(tagging(numbered(10))), answer: OK },
@@ -37,7 +37,7 @@ export const TAGGING: readonly ObjectCase[] = [
     given: [put('bar')],
     send: putTags(tagging(numbered(11))),
     answer: error(400, 'InvalidTag'),
-    then: [[get([], TAGS), NO_TAGS]],
+    effect: [[get([], TAGS), NO_TAGS]],
   },
   {
     name: 'a key of 128 and a value of 256 characters',
@@ -97,7 +97,7 @@ export const TAGGING: readonly ObjectCase[] = [
     given: [put('bar'), putTags(tagging(numbered(2)))],
     send: del([], TAGS),
     answer: { status: 204 },
-    then: [
+    effect: [
       [get([], TAGS), NO_TAGS],
       [get(), { status: 200, headers: { etag: '{etag}' }, body: 'bar' }],
     ],
@@ -130,7 +130,7 @@ export const TAGGING: readonly ObjectCase[] = [
       ],
     ]),
     answer: error(400, 'InvalidTag'),
-    then: [HOLDS_NOTHING],
+    effect: [HOLDS_NOTHING],
   },
   {
     name: 'a PUT replaces tags',
@@ -156,7 +156,7 @@ export const TAGGING: readonly ObjectCase[] = [
       given: [put('bar')],
       send: put(Buffer.from(document, 'latin1'), [], TAGS),
       answer: error(400, 'MalformedXML'),
-      then: [[get([], TAGS), NO_TAGS]],
+      effect: [[get([], TAGS), NO_TAGS]],
     }),
   ),
   {
@@ -170,7 +170,7 @@ export const TAGGING: readonly ObjectCase[] = [
     given: [put('bar')],
     send: put(tagging(numbered(1)), [['content-md5', 'rL0Y20xC+Fzt72VPzMSk2A==']], TAGS),
     answer: error(400, 'BadDigest'),
-    then: [[get([], TAGS), NO_TAGS]],
+    effect: [[get([], TAGS), NO_TAGS]],
   },
   {
     name: 'attributes of an object',
