@@ -119,6 +119,8 @@ function receiveFields({ request }: S3Call): Promise<Form> {
         headers: { 'content-type': contentTypeOf(request.raw) },
         limits: { files: 1, fields: FIELDS_MAX, fieldSize: FIELD_BYTES_MAX },
         preservePath: true,
+        // Some clients send all fields with names of files.
+        isPartAFile: (field) => field?.toLowerCase() === 'file',
       });
     } catch {
       reject(malformed('its Content-Type has no boundary'));

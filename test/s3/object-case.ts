@@ -38,9 +38,12 @@ export interface FormSent {
   /** Of the signature; 4 by default. */
   readonly version?: 4 | 2 | 'none';
   readonly signature?: string;
+  /** All fields are sent with names of files. */
+  readonly asFiles?: true;
   /** Null: the form has none. */
   readonly file?: string | null;
-  readonly fileName?: string;
+  /** Null: it has none. */
+  readonly fileName?: string | null;
   readonly fileType?: string;
   /** Fields after the file. */
   readonly later?: readonly Header[];

@@ -111,9 +111,13 @@ export class ObjectPlayer {
       fileType = 'application/octet-stream',
       later = [],
     } = form;
-    const field = ([name, value]: Header): string =>
-      `--${BOUNDARY}\r\ncontent-disposition: form-data; name="${name}"\r\n\r\n${filled(value, root, null)}\r\n`;
-    const disposition = `content-disposition: form-data; name="file"; filename="${fileName}"`;
+    const dispositionOf = (name: string, ofFile: string | null): string =>
+      `content-disposition: form-data; name="${name}"${ofFile === null ? '' : `; filename="${ofFile}"`}`;
+    const field = ([name, value]: Header): string => {
+      const disposition = dispositionOf(name, form.asFiles ? name : null);
+      return `--${BOUNDARY}\r\n${disposition}\r\n\r\n${filled(value, root, null)}\r\n`;
+    };
+    const disposition = dispositionOf('file', fileName);
     const part = `--${BOUNDARY}\r\n${disposition}\r\ncontent-type: ${fileType}\r\n\r\n${file}\r\n`;
     const all = [...fields, ...this.#policyFields(form, root)].map(field);
     const text = [...all, file === null ? '' : part, ...later.map(field), `--${BOUNDARY}--\r\n`].join('');

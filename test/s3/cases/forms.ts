@@ -33,6 +33,8 @@ export const FORMS: readonly ObjectCase[] = [
   accepted('a policy that is signed by version 2', { version: 2 }),
   accepted('a large file', { file: 'x'.repeat(3_000_000) }, 'x'.repeat(3_000_000)),
   accepted('an empty file', { file: '' }, ''),
+  accepted('fields that are sent as files', { asFiles: true, version: 2 }),
+  accepted('a file without a name', { fileName: null }),
   accepted('the time of its answer may have no fraction', { expiration: 'seconds' }),
   {
     name: 'form: headers and metadata',
