@@ -100,7 +100,7 @@ export class ObjectOperations {
   }
 
   async put(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
-    refuseUnknown(call);
+    refuseUnknown((name) => header(call, name));
     const object = newObject(call, bucket, key, describedBy(call));
     const { etag, computed } = await this.#parts.objects.put(object, bodyOf(call));
     call.reply.header('etag', etagText(computed, etag));
@@ -119,7 +119,7 @@ export class ObjectOperations {
   }
 
   async copy(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
-    refuseUnknown(call);
+    refuseUnknown((name) => header(call, name));
     const { reply } = call;
     const source = this.sourceOf(call);
     const directive = header(call, 'x-amz-metadata-directive') ?? 'COPY';
@@ -206,7 +206,7 @@ export class ObjectOperations {
 
   /** The only list that there is, is set already. */
   async putAcl(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
-    refuseUnknown(call);
+    refuseUnknown((name) => header(call, name));
     const document = await readBody(call, DOCUMENT_BYTES_MAX);
     await this.#parts.objects.find(bucket, key, { live: false });
     if (document.length > 0 || header(call, 'x-amz-acl') === undefined)
@@ -290,17 +290,17 @@ const PRIVATE_ACLS: ReadonlySet<string> = new Set([
 ]);
 
 /** Refuses what would be forgotten otherwise. @throws S3Error `NotImplemented`, `InvalidStorageClass` */
-export function refuseUnknown(call: S3Call): void {
-  const found = NOT_IMPLEMENTED_HEADERS.find((name) => header(call, name) !== undefined);
+export function refuseUnknown(textOf: (name: string) => string | undefined): void {
+  const found = NOT_IMPLEMENTED_HEADERS.find((name) => textOf(name) !== undefined);
   if (found !== undefined) throw new S3Error('NotImplemented', `The header ${found} is not implemented`);
-  refuseAcl(header(call, 'x-amz-acl'));
-  const storage = header(call, 'x-amz-storage-class');
+  refuseAcl(textOf('x-amz-acl'));
+  const storage = textOf('x-amz-storage-class');
   if (storage !== undefined && storage !== 'STANDARD')
     throw new S3Error('InvalidStorageClass', `The storage class is STANDARD, not "${storage}"`);
 }
 
 /** @throws S3Error `NotImplemented` for a list that is not private, `InvalidArgument` for none */
-export function refuseAcl(acl: string | undefined): void {
+function refuseAcl(acl: string | undefined): void {
   if (acl === undefined || PRIVATE_ACLS.has(acl)) return;
   if (!OTHER_ACLS.has(acl)) throw new S3Error('InvalidArgument', `There is no access control list "${acl}"`);
   throw new S3Error(

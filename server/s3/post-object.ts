@@ -8,7 +8,7 @@ import { sendXml } from './bucket-operations.ts';
 import type { Bucket } from './buckets.ts';
 import type { S3Call } from './call.ts';
 import { algorithmOf, CHECKSUM_PREFIX, claimedChecksum, PayloadCheck } from './checksums.ts';
-import { refuseAcl } from './object-operations.ts';
+import { refuseUnknown } from './object-operations.ts';
 import { descriptionOf } from './object-record.ts';
 import type { ObjectStore } from './object-store.ts';
 import { S3Error } from './s3-error.ts';
@@ -44,11 +44,28 @@ export async function postObject(
   nowMs: number,
   authorize: (fields: ReadonlyMap<string, string>, policy: string) => void,
 ): Promise<FastifyReply> {
-  const { request, reply } = call;
+  const { request } = call;
   if (!isForm(contentTypeOf(request.raw)))
     throw new S3Error('MalformedPOSTRequest', 'The body of a POST is multipart/form-data');
   request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());
-  const { fields, file, fileName } = await receiveFields(call);
+  try {
+    return await storeForm(call, await receiveFields(call), bucket, objects, nowMs, authorize);
+  } catch (error) {
+    // The parser waits for a reader of the file: without it the rest is read and dropped.
+    request.raw.unpipe();
+    throw error;
+  }
+}
+
+async function storeForm(
+  call: S3Call,
+  { fields, file, fileName }: Form,
+  bucket: Bucket,
+  objects: ObjectStore,
+  nowMs: number,
+  authorize: (fields: ReadonlyMap<string, string>, policy: string) => void,
+): Promise<FastifyReply> {
+  const { request, reply } = call;
   const policyText = fields.get('policy') ?? '';
   authorize(fields, policyText);
   const key = (fields.get('key') ?? '').replaceAll(/\$\{filename\}/g, fileName);
@@ -60,7 +77,7 @@ export async function postObject(
   const claim = claimedChecksum(Object.fromEntries(fields));
   const algorithm = claim?.algorithm ?? algorithmOf(fields.get('x-amz-checksum-algorithm'));
   const check = new PayloadCheck({ md5: null, sha256: null, algorithm, claimed: () => claim });
-  refuseAcl(fields.get('acl'));
+  refuseUnknown((name) => fields.get(name === 'x-amz-acl' ? 'acl' : name));
   const tagging = fields.get('tagging');
   // Fields are UTF-8, headers bytes.
   const headers = [...fields].map(([name, value]) => [name, Buffer.from(value).toString('latin1')] as const);

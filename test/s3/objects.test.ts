@@ -17,6 +17,7 @@ import { put } from './cases/requests.ts';
 import { TAGGING } from './cases/tags.ts';
 import { ObjectPlayer } from './object-player.ts';
 import { SecureS3 } from './secure-s3.ts';
+import type { RawRequest } from './sign.ts';
 
 const TABLE = [
   ...[CONTENTS, CONDITIONS, METADATA, DIGESTS, CHUNKS, SIGNATURES, TOKENS, PRESIGNED, FORMS, KEYS],
@@ -36,6 +37,38 @@ test('each row has a name of its own', () => {
   );
   assert.ok(names.length >= 200);
 });
+
+test('a refused form is read to its end, so that the next request is answered', async () => {
+  const refused = player.request(
+    {
+      method: 'POST',
+      path: '/bucket',
+      sign: { by: 'nothing' },
+      form: {
+        fields: [['key', 'refused']],
+        conditions: [{ bucket: 'bucket' }, ['starts-with', '$key', 'a']],
+        file: 'x'.repeat(3_000_000),
+      },
+    },
+    '',
+    null,
+  );
+  const next = player.request({ exactKey: 'refused', headers: [['connection', 'close']] }, '', null);
+  const text = await server.sendBytes(Buffer.concat([encodedRequest(refused), encodedRequest(next)]), {
+    ends: false,
+  });
+  assert.deepEqual(
+    [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => status),
+    ['403', '404'],
+  );
+});
+
+/** The bytes of a request. */
+function encodedRequest({ method, target, headers, body }: RawRequest): Buffer {
+  const lines = headers.map(([name, value]) => `${name}: ${value}\r\n`).join('');
+  const head = `${method} ${target} HTTP/1.1\r\n${lines}content-length: ${body.length}\r\n\r\n`;
+  return Buffer.concat([Buffer.from(head), body]);
+}
 
 // Rows share no key: most of their time is that of disks.
 describe('rows', { concurrency: 16 }, () => {

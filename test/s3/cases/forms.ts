@@ -316,6 +316,14 @@ export const FORMS: readonly ObjectCase[] = [
     error(501, 'NotImplemented'),
   ),
   refused(
+    'a key of encryption',
+    {
+      fields: [KEY, ['x-amz-server-side-encryption', 'AES256']],
+      conditions: [BUCKET, ANY_KEY, { 'x-amz-server-side-encryption': 'AES256' }],
+    },
+    error(501, 'NotImplemented'),
+  ),
+  refused(
     'a form that ends within its file',
     { edit: (text) => text.slice(0, -60) },
     error(400, 'MalformedPOSTRequest'),
