@@ -33,6 +33,21 @@ async function* decode(
   decodedBytes: number,
   trailers: Map<string, string>,
 ): AsyncGenerator<Buffer> {
+  try {
+    yield* decodeData(reader, signatures, decodedBytes);
+    await readTrailers(reader, signatures, trailers);
+    await reader.end();
+  } finally {
+    // After an error, the source would keep its listener on the body, whose rest could not be drained.
+    await reader.release();
+  }
+}
+
+async function* decodeData(
+  reader: ByteReader,
+  signatures: ChunkSignatures | null,
+  decodedBytes: number,
+): AsyncGenerator<Buffer> {
   let received = 0;
   for (;;) {
     const head = await reader.line();
@@ -50,8 +65,6 @@ async function* decode(
   }
   if (received !== decodedBytes)
     throw incomplete(`it has ${received} of the announced ${decodedBytes} bytes`);
-  await readTrailers(reader, signatures, trailers);
-  await reader.end();
 }
 
 function checkSignature(expected: string, extensions: readonly string[]): void {
@@ -152,5 +165,8 @@ class ByteReader {
   async end(): Promise<void> {
     const more = this.#rest.length > 0 ? this.#rest : await this.#more();
     if (more !== null) throw incomplete('bytes follow the last chunk');
+  }
+  async release(): Promise<void> {
+    await this.#source.return?.();
   }
 }

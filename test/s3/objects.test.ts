@@ -15,9 +15,10 @@ import { KEYS } from './cases/keys.ts';
 import { METADATA } from './cases/metadata.ts';
 import { put } from './cases/requests.ts';
 import { TAGGING } from './cases/tags.ts';
+import type { Sent } from './object-case.ts';
 import { ObjectPlayer } from './object-player.ts';
 import { SecureS3 } from './secure-s3.ts';
-import type { RawRequest } from './sign.ts';
+import { type RawRequest, STREAMED } from './sign.ts';
 
 const TABLE = [
   ...[CONTENTS, CONDITIONS, METADATA, DIGESTS, CHUNKS, SIGNATURES, TOKENS, PRESIGNED, FORMS, KEYS],
@@ -38,30 +39,57 @@ test('each row has a name of its own', () => {
   assert.ok(names.length >= 200);
 });
 
-test('a refused form is read to its end, so that the next request is answered', async () => {
-  const refused = player.request(
-    {
-      method: 'POST',
-      path: '/bucket',
-      sign: { by: 'nothing' },
-      form: {
-        fields: [['key', 'refused']],
-        conditions: [{ bucket: 'bucket' }, ['starts-with', '$key', 'a']],
-        file: 'x'.repeat(3_000_000),
-      },
+const LONG = Buffer.alloc(3_000_000, 'x');
+const IN_CHUNKS = { payload: STREAMED, chunks: [1_000_000, 2_000_000] } as const;
+
+/** Refused while most of their body is unread. */
+const REFUSED: Readonly<Record<string, Sent>> = {
+  'a form': {
+    method: 'POST',
+    path: '/bucket',
+    sign: { by: 'nothing' },
+    form: {
+      fields: [['key', 'refused']],
+      conditions: [{ bucket: 'bucket' }, ['starts-with', '$key', 'a']],
+      file: LONG.toString(),
     },
-    '',
-    null,
-  );
-  const next = player.request({ exactKey: 'refused', headers: [['connection', 'close']] }, '', null);
-  const text = await server.sendBytes(Buffer.concat([encodedRequest(refused), encodedRequest(next)]), {
-    ends: false,
+  },
+  'a form with a file that is too long': {
+    method: 'POST',
+    path: '/bucket',
+    sign: { by: 'nothing' },
+    form: {
+      fields: [['key', 'refused']],
+      conditions: [{ bucket: 'bucket' }, { key: 'refused' }, ['content-length-range', 0, 9]],
+      file: LONG.toString(),
+    },
+  },
+  'a body by a reader': put(LONG, [], { sign: { as: 'reader' } }),
+  'a body under a condition': put(LONG, [['if-match', '"0"']]),
+  'a body for a missing bucket': put(LONG, [], { bucket: 'missing' }),
+  'a document': put(LONG, [], { query: 'tagging' }),
+  'chunks of another signature': put(LONG, [], {
+    sign: {
+      ...CHUNKS,
+      change: (request) => ({ ...request, body: Buffer.from(request.body).fill('y', 200, 300) }),
+    },
+  }),
+  'chunks that are none': put(LONG, [], {
+    sign: { ...IN_CHUNKS, change: (request) => ({ ...request, body: LONG }) },
+  }),
+  'chunks of more than announced': put(LONG, [['x-amz-decoded-content-length', '10']], { sign: IN_CHUNKS }),
+};
+
+for (const [what, sent] of Object.entries(REFUSED))
+  test(`${what}: refused, and read to the end, so that the next request is answered`, async () => {
+    const refused = player.request({ exactKey: 'refused', ...sent }, '', null);
+    const next = player.request({ exactKey: 'refused', headers: [['connection', 'close']] }, '', null);
+    const bytes = Buffer.concat([encodedRequest(refused), encodedRequest(next)]);
+    const text = await server.sendBytes(bytes, { ends: false });
+    const [first = '', second] = [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => status);
+    assert.match(first, /^4/, text);
+    assert.equal(second, '404', text);
   });
-  assert.deepEqual(
-    [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => status),
-    ['403', '404'],
-  );
-});
 
 /** The bytes of a request. */
 function encodedRequest({ method, target, headers, body }: RawRequest): Buffer {
