@@ -1,8 +1,8 @@
 import { createSecretKey, hash, type KeyObject, timingSafeEqual } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Timer, World } from '../../base/world.ts';
+import { s3CredentialsOf, tokenIdOf } from '../../platform/s3-credentials.ts';
 import type { Grant } from '../../wire/access.ts';
-import { s3CredentialsOf, tokenIdOf } from '../../wire/s3-credentials.ts';
 import { type KnownToken, parseTokenFile, type RevokedCertificate, tokenParts } from '../../wire/tokens.ts';
 import { ConfigurationError } from '../config/configuration-error.ts';
 

@@ -5,10 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import type { FastifyRequest } from 'fastify';
+import { s3CredentialsOf, tokenIdOf } from '../../platform/s3-credentials.ts';
 import { type Authenticated, authenticate, verifyPolicy } from '../../server/s3/authentication.ts';
 import { checkPolicy } from '../../server/s3/post-object.ts';
 import { TokenStore } from '../../server/security/token-file.ts';
-import { s3CredentialsOf, tokenIdOf } from '../../wire/s3-credentials.ts';
 import { formatTokenFile, type KnownToken } from '../../wire/tokens.ts';
 import { patientWorld } from '../patient-world.ts';
 import {

@@ -116,7 +116,7 @@ function mutate(prng: Prng, bytes: Buffer): Buffer {
   return changed;
 }
 
-/** What a client is told is an error of S3 with a status below 500, or not implemented. */
+/** A refusal is an error of S3 with a status below 500, or `NotImplemented`. */
 async function onlyRefuses(work: () => unknown): Promise<void> {
   try {
     await work();
