@@ -9,14 +9,17 @@ export interface S3Credentials {
   readonly secretAccessKey: string;
 }
 
+/** What servers store of a token, and its creator knows. */
+interface StoredToken {
+  readonly id: string;
+  readonly hash: string;
+}
+
 /**
  * The S3 credentials of a token.
  * @param key one of the keys of the token file, in base64url: a new one gives new secrets
  */
-export function s3CredentialsOf(
-  key: string,
-  { id, hash }: { readonly id: string; readonly hash: string },
-): S3Credentials {
+export function s3CredentialsOf(key: string, { id, hash }: StoredToken): S3Credentials {
   const secret = createHmac('sha256', Buffer.from(key, 'base64url')).update(
     `leasehold s3 secret 1\n${id}\n${hash}`,
   );

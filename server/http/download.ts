@@ -11,7 +11,7 @@ import { bufferOf, setFileHeaders } from './answers.ts';
 import { checkUnchanged, conditionsOf, etagOf, httpDate, isKnownToClient } from './conditions.ts';
 import { digestOf, wantedDigest } from './digests.ts';
 import { FileDigests } from './file-digests.ts';
-import { rangeOf } from './range.ts';
+import { type RangeResult, rangeOf } from './range.ts';
 
 const CHUNK_BYTES = 1024 * 1024;
 /** With many readers each gets less memory, so that the total is bounded. */
@@ -30,15 +30,19 @@ interface FileVersion {
   readonly contents: ContentVersion;
 }
 
+type Part = Extract<RangeResult, { kind: 'part' }>;
+
 /** What an interface says of the contents of a file. */
 export interface Representation {
   /** In quotes; equal ones mean equal bytes. */
   etagOf(inode: number, contents: ContentVersion): string;
+  /** Whether `HEAD` of a range describes the answer to a `GET` of it. */
+  readonly rangesOfHead: boolean;
   /** Sets headers that depend on the contents, before the answer begins. */
   describe(reply: FastifyReply, contents: ContentVersion): void;
 }
 
-const OF_REST: Representation = { etagOf, describe: () => undefined };
+const OF_REST: Representation = { etagOf, rangesOfHead: false, describe: () => undefined };
 
 /** Sends contents in bounded memory: only a few reads run ahead of the client's connection. */
 export class Downloads {
@@ -79,14 +83,18 @@ export class Downloads {
       reply.header('accept-ranges', 'bytes');
       const unchanged = isKnownToClient(conditions, ranged);
       if (unchanged || request.method === 'HEAD' || version.sizeBytes === 0) {
-        const range = unchanged || request.method === 'HEAD' ? undefined : request.headers.range;
+        const isWhole = unchanged || (request.method === 'HEAD' && !representation.rangesOfHead);
+        const { range } = isWhole ? { range: undefined } : request.headers;
         if (snapshot === undefined) await this.#findPrimary(file);
         setFileHeaders(reply, this.#gateway, file, read?.state ?? null);
-        if (rangeOf(range, conditions, ranged, this.#gateway.world.wallMs()).kind === 'unsatisfiable') {
-          throw unsatisfiable(reply, version.sizeBytes);
-        }
+        const part = rangeOf(range, conditions, ranged, this.#gateway.world.wallMs());
+        if (part.kind === 'unsatisfiable') throw unsatisfiable(reply, version.sizeBytes);
         if (unchanged) return reply.code(304).send();
         await this.#addDigest(request, reply, attributes, version);
+        if (part.kind === 'part') {
+          setPart(reply, part, version.sizeBytes);
+          return setBody(reply, part.end - part.start).send();
+        }
         return setBody(reply, version.sizeBytes).send();
       }
       const range = rangeOf(request.headers.range, conditions, ranged, this.#gateway.world.wallMs());
@@ -107,9 +115,7 @@ export class Downloads {
       setFileHeaders(reply, this.#gateway, file, read.state);
       setBody(reply, end - start);
       await this.#addDigest(request, reply, attributes, version);
-      if (range.kind === 'part') {
-        reply.code(206).header('content-range', `bytes ${start}-${end - 1}/${version.sizeBytes}`);
-      }
+      if (range.kind === 'part') setPart(reply, range, version.sizeBytes);
       const first = bufferOf(read.bytes).subarray(0, end - start);
       if (first.length === end - start) {
         const wanted = wantedDigest(request.headers['want-content-digest']);
@@ -214,6 +220,10 @@ function setBody(reply: FastifyReply, lengthBytes: number): FastifyReply {
   if (!reply.hasHeader('content-type')) reply.type('application/octet-stream');
   // No browser may take contents for a page of this server.
   return reply.header('content-length', String(lengthBytes)).header('x-content-type-options', 'nosniff');
+}
+
+function setPart(reply: FastifyReply, { start, end }: Omit<Part, 'kind'>, sizeBytes: number): void {
+  reply.code(206).header('content-range', `bytes ${start}-${end - 1}/${sizeBytes}`);
 }
 
 function unsatisfiable(reply: FastifyReply, sizeBytes: number): ServiceError {

@@ -56,7 +56,7 @@ export class Uploads {
     );
   }
 
-  /** Fills `file` with the contents of `sources`: its primary reads them. @throws ServiceError `busy` if they change */
+  /** Fills `file` with the contents of `sources`, which its primary reads. @throws ServiceError `busy`: they change */
   async copy(file: Attributes, ...sources: readonly CopySource[]): Promise<FileState> {
     return this.#fillAndFinish(file, async () => {
       let offset = 0;

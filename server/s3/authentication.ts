@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
+import { utf8Text } from '../../base/utf8.ts';
 import { type Principal, principalOf } from '../security/principal.ts';
-import type { TokenStore } from '../security/token-file.ts';
+import type { S3Access, TokenStore } from '../security/token-file.ts';
 import { S3Error } from './s3-error.ts';
 import {
   ALGORITHM,
@@ -8,7 +9,7 @@ import {
   type CredentialScope,
   canonicalRequest,
   isSignature,
-  scopeText,
+  oldSignatureOf,
   signatureOf,
   signingKey,
   stringToSign,
@@ -43,6 +44,8 @@ export interface Target {
   readonly query: readonly (readonly [string, string])[];
 }
 
+/** Signature Version 2 in the header Authorization. */
+const VERSION_2 = /^AWS [^:]+:/;
 const CREDENTIAL = /^([^/]+)\/(\d{8})\/([^/]+)\/([^/]+)\/aws4_request$/;
 const AMZ_DATE = /^(\d{4})(\d{2})(\d{2})T(\d{2})(\d{2})(\d{2})Z$/;
 const SHA256_HEX = /^[0-9a-f]{64}$/;
@@ -60,26 +63,43 @@ export function authenticate(
 ): Authenticated {
   const { authorization } = request.headers;
   const isPresigned = target.query.some(([name]) => name === 'X-Amz-Signature' || name === 'X-Amz-Algorithm');
-  if (target.query.some(([name]) => name === 'AWSAccessKeyId') || /^AWS /.test(authorization ?? ''))
+  if (target.query.some(([name]) => name === 'AWSAccessKeyId') || VERSION_2.test(authorization ?? ''))
     throw new S3Error('InvalidRequest', `This server knows ${ALGORITHM} only: set the signature version 4`);
+  if (isPresigned) addHoisted(request, target);
   if (tokens === null)
     return { principal: { kind: 'anyone' }, payload: payloadOf(request, null, isPresigned) };
   const ofHeader = authorization?.startsWith(ALGORITHM) === true;
   if (ofHeader && isPresigned)
     throw new S3Error(
-      'InvalidRequest',
+      'InvalidArgument',
       'Only one of a signature in the headers and one in the query is allowed',
     );
   if (!ofHeader && !isPresigned) {
+    if (authorization !== undefined && !/^(?:Bearer .*)?$/i.test(authorization))
+      throw new S3Error('InvalidArgument', `Unsupported Authorization: sign the request (${ALGORITHM})`);
     const principal = principalOf(request, tokens, nowMs);
     if (principal !== null && principal.kind !== 'server')
       return { principal, payload: payloadOf(request, null, false) };
     throw new S3Error('AccessDenied', `Access denied: sign the request (${ALGORITHM})`);
   }
-  const signed = isPresigned
-    ? signedByQuery(target, nowMs)
-    : signedByHeader(request, authorization ?? '', nowMs);
-  return verified(request, target, signed, isPresigned, tokens, nowMs);
+  const parsed = isPresigned ? parseQuery(target) : parseHeader(authorization ?? '');
+  const access = tokens.s3AccessOf(parsed.accessKeyId, nowMs);
+  if (access === null)
+    throw new S3Error('InvalidAccessKeyId', 'The access key is unknown, revoked or expired: use another one');
+  const amzDate = isPresigned ? checkedUrlDate(target, parsed, nowMs) : checkedDate(request, parsed, nowMs);
+  return verified(request, target, { ...parsed, amzDate }, isPresigned, access);
+}
+
+/** Headers that clients put into the query of a presigned URL instead. */
+const HOISTED =
+  /^x-amz-(?:meta-.+|acl|tagging|storage-class|object-lock-.+|server-side-encryption.*|grant-.+)$/;
+
+/** Adds headers that are in the query of a presigned URL, which is signed as a whole. */
+function addHoisted({ headers }: FastifyRequest, { query }: Target): void {
+  for (const [name, value] of query) {
+    const header = name.toLowerCase();
+    if (HOISTED.test(header)) headers[header] ??= Buffer.from(value).toString('latin1');
+  }
 }
 
 function verified(
@@ -87,26 +107,25 @@ function verified(
   { path, query }: Target,
   signed: Signed,
   isPresigned: boolean,
-  tokens: TokenStore,
-  nowMs: number,
+  access: S3Access,
 ): Authenticated {
-  const access = tokens.s3AccessOf(signed.accessKeyId, nowMs);
-  if (access === null)
-    throw new S3Error('InvalidAccessKeyId', 'The access key is unknown, revoked or expired: use another one');
   const headers = headersOf(request);
   assertAllSigned(headers, signed.signedHeaders);
   const sha256 = request.headers['x-amz-content-sha256'];
-  const canonical = canonicalRequest({
-    method: request.method,
-    path,
-    query: query.filter(([name]) => name !== 'X-Amz-Signature'),
-    headers: signed.signedHeaders.map((name) => [name, headers.get(name)?.join(',') ?? ''] as const),
-    payloadHash: isPresigned ? String(sha256 ?? 'UNSIGNED-PAYLOAD') : String(sha256),
+  const values = signed.signedHeaders.map((name) => headers.get(name)?.join(',') ?? '');
+  const texts = readings(values).map((read) => {
+    const canonical = canonicalRequest({
+      method: request.method,
+      path,
+      query: query.filter(([name]) => name !== 'X-Amz-Signature'),
+      headers: signed.signedHeaders.map((name, index) => [name, read[index] ?? ''] as const),
+      payloadHash: isPresigned ? String(sha256 ?? 'UNSIGNED-PAYLOAD') : String(sha256),
+    });
+    return stringToSign(signed.amzDate, signed.scope, canonical);
   });
-  const text = stringToSign(signed.amzDate, signed.scope, canonical);
   for (const secret of access.secrets) {
     const key = signingKey(secret, signed.scope);
-    if (!isSignature(signed.signature, signatureOf(key, text))) continue;
+    if (!texts.some((text) => isSignature(signed.signature, signatureOf(key, text)))) continue;
     const chunks = new ChunkSignatures(key, signed.amzDate, signed.scope, signed.signature);
     return {
       principal: { kind: 'client', grant: access.grant },
@@ -119,7 +138,13 @@ function verified(
   );
 }
 
-function signedByHeader(request: FastifyRequest, authorization: string, nowMs: number): Signed {
+/** Some clients sign the bytes of a header, others the characters of Latin-1 that these are in HTTP. */
+function readings(values: readonly string[]): (readonly string[])[] {
+  if (values.every((value) => Buffer.byteLength(value) === value.length)) return [values];
+  return [values, values.map((value) => utf8Text(Buffer.from(value, 'latin1')) ?? value)];
+}
+
+function parseHeader(authorization: string): Omit<Signed, 'amzDate'> {
   const fields = new Map(
     authorization
       .slice(ALGORITHM.length)
@@ -129,46 +154,68 @@ function signedByHeader(request: FastifyRequest, authorization: string, nowMs: n
         return [name, value.join('=')] as const;
       }),
   );
-  const malformed = (why: string): S3Error => new S3Error('AuthorizationHeaderMalformed', why);
   const signature = fields.get('Signature');
   const signedHeaders = fields.get('SignedHeaders')?.split(';');
   if (signature === undefined || signedHeaders === undefined)
-    throw malformed('The Authorization header lacks Credential, SignedHeaders or Signature');
-  const credential = credentialOf(fields.get('Credential') ?? '', malformed);
-  const amzDate = String(request.headers['x-amz-date'] ?? isoOfDate(request.headers.date));
+    throw malformedHeader('The Authorization header lacks Credential, SignedHeaders or Signature');
+  return { ...credentialOf(fields.get('Credential') ?? '', malformedHeader), signedHeaders, signature };
+}
+
+/** Returns the time of a request with a signature in its headers, which is now. */
+function checkedDate({ headers }: FastifyRequest, { scope }: Pick<Signed, 'scope'>, nowMs: number): string {
+  const amzDate = String(headers['x-amz-date'] ?? isoOfDate(headers.date));
   const atMs = timeOf(amzDate);
-  if (atMs === null) throw new S3Error('AccessDenied', 'A signed request has x-amz-date, or Date');
+  if (atMs === null || atMs < 0)
+    throw new S3Error('AccessDenied', 'A signed request has x-amz-date, or Date');
   if (Math.abs(atMs - nowMs) > SKEW_MS_MAX)
     throw new S3Error(
       'RequestTimeTooSkewed',
       "The request's time and this server's differ by more than 15 minutes",
     );
-  if (!amzDate.startsWith(credential.scope.date))
-    throw malformed('The date of the credential is not that of the request');
-  if (request.headers['x-amz-content-sha256'] === undefined)
+  if (!amzDate.startsWith(scope.date))
+    throw malformedHeader('The date of the credential is not that of the request');
+  if (headers['x-amz-content-sha256'] === undefined)
     throw new S3Error('InvalidRequest', 'A signed request has x-amz-content-sha256');
-  return { ...credential, amzDate, signedHeaders, signature };
+  return amzDate;
 }
 
-function signedByQuery({ query }: Target, nowMs: number): Signed {
-  const malformed = (why: string): S3Error => new S3Error('AuthorizationQueryParametersError', why);
-  const value = (name: string): string => {
-    const found = query.filter(([one]) => one === name);
-    if (found.length !== 1) throw malformed(`A presigned URL has ${name} once`);
-    return found[0]?.[1] ?? '';
-  };
-  if (value('X-Amz-Algorithm') !== ALGORITHM) throw malformed(`X-Amz-Algorithm must be ${ALGORITHM}`);
-  const credential = credentialOf(value('X-Amz-Credential'), malformed);
-  const amzDate = value('X-Amz-Date');
+function parseQuery(target: Target): Omit<Signed, 'amzDate'> {
+  if (onlyValue(target, 'X-Amz-Algorithm') !== ALGORITHM)
+    throw malformedQuery(`X-Amz-Algorithm must be ${ALGORITHM}`);
+  const credential = credentialOf(onlyValue(target, 'X-Amz-Credential'), malformedQuery);
+  const signedHeaders = onlyValue(target, 'X-Amz-SignedHeaders').split(';');
+  return { ...credential, signedHeaders, signature: onlyValue(target, 'X-Amz-Signature') };
+}
+
+/** Returns the time of a presigned URL, which is valid now. */
+function checkedUrlDate(target: Target, { scope }: Pick<Signed, 'scope'>, nowMs: number): string {
+  const amzDate = onlyValue(target, 'X-Amz-Date');
   const atMs = timeOf(amzDate);
-  const expires = Number(value('X-Amz-Expires'));
-  if (atMs === null || !amzDate.startsWith(credential.scope.date)) throw malformed('X-Amz-Date is malformed');
-  if (!Number.isInteger(expires) || expires < 0 || expires > PRESIGNED_S_MAX)
-    throw malformed(`X-Amz-Expires is a number of seconds from 0 to ${PRESIGNED_S_MAX}`);
-  if (nowMs > atMs + expires * 1000) throw new S3Error('AccessDenied', 'Request has expired');
+  if (atMs === null || !amzDate.startsWith(scope.date)) throw malformedQuery('X-Amz-Date is malformed');
+  // Denied, as all URLs that are not valid now.
+  const isUnlimited = !target.query.some(([name]) => name === 'X-Amz-Expires');
+  const text = isUnlimited ? '' : onlyValue(target, 'X-Amz-Expires');
+  const expiresS = Number(text);
+  if (!/^\d{1,6}$/.test(text) || expiresS > PRESIGNED_S_MAX)
+    throw new S3Error('AccessDenied', `X-Amz-Expires is a number of seconds from 0 to ${PRESIGNED_S_MAX}`);
+  if (nowMs > atMs + expiresS * 1000) throw new S3Error('AccessDenied', 'Request has expired');
   if (atMs - nowMs > SKEW_MS_MAX) throw new S3Error('AccessDenied', 'Request is not valid yet');
-  const signedHeaders = value('X-Amz-SignedHeaders').split(';');
-  return { ...credential, amzDate, signedHeaders, signature: value('X-Amz-Signature') };
+  return amzDate;
+}
+
+/** @throws S3Error `AuthorizationQueryParametersError` unless the parameter is there once */
+function onlyValue({ query }: Target, name: string): string {
+  const found = query.filter(([one]) => one === name);
+  if (found.length !== 1) throw malformedQuery(`A presigned URL has ${name} once`);
+  return found[0]?.[1] ?? '';
+}
+
+function malformedHeader(why: string): S3Error {
+  return new S3Error('AuthorizationHeaderMalformed', why);
+}
+
+function malformedQuery(why: string): S3Error {
+  return new S3Error('AuthorizationQueryParametersError', why);
 }
 
 function credentialOf(
@@ -239,7 +286,7 @@ function isoOfDate(text: string | undefined): string {
   return Number.isNaN(ms) ? '' : new Date(ms).toISOString().replaceAll(/[-:]|\.\d+/g, '');
 }
 
-/** The text that a form's policy signs; @see PostPolicy. */
+/** Authenticates a form by the signature of its policy, of version 4 or, as old forms have it, 2. */
 export function verifyPolicy(
   fields: ReadonlyMap<string, string>,
   policy: string,
@@ -248,17 +295,22 @@ export function verifyPolicy(
 ): Principal {
   if (tokens === null) return { kind: 'anyone' };
   const malformed = (why: string): S3Error => new S3Error('InvalidArgument', why);
-  const signature = fields.get('x-amz-signature');
-  if (fields.get('x-amz-algorithm') !== ALGORITHM || signature === undefined)
-    throw new S3Error('AccessDenied', `A form without a signature (${ALGORITHM}) is refused`);
-  const { accessKeyId, scope } = credentialOf(fields.get('x-amz-credential') ?? '', malformed);
+  if (policy === '') throw new S3Error('AccessDenied', 'A form without a signed policy is refused');
+  const old = fields.get('awsaccesskeyid');
+  const signature = fields.get(old === undefined ? 'x-amz-signature' : 'signature');
+  if (signature === undefined) throw malformed('The policy of the form has no signature');
+  if (old === undefined && fields.get('x-amz-algorithm') !== ALGORITHM)
+    throw malformed(`x-amz-algorithm must be ${ALGORITHM}`);
+  const { accessKeyId, scope } =
+    old === undefined
+      ? credentialOf(fields.get('x-amz-credential') ?? '', malformed)
+      : { accessKeyId: old, scope: null };
   const access = tokens.s3AccessOf(accessKeyId, nowMs);
   if (access === null)
     throw new S3Error('InvalidAccessKeyId', 'The access key is unknown, revoked or expired: use another one');
-  const isRight = access.secrets.some((secret) =>
-    isSignature(signature, signatureOf(signingKey(secret, scope), policy)),
-  );
-  if (!isRight)
-    throw new S3Error('SignatureDoesNotMatch', `The signature of the policy (${scopeText(scope)}) is wrong`);
+  const expected = (secret: string): string =>
+    scope === null ? oldSignatureOf(secret, policy) : signatureOf(signingKey(secret, scope), policy);
+  if (!access.secrets.some((secret) => isSignature(signature, expected(secret))))
+    throw new S3Error('SignatureDoesNotMatch', 'The signature of the policy is wrong');
   return { kind: 'client', grant: access.grant };
 }

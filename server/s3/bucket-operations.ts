@@ -3,9 +3,8 @@ import { ServiceError } from '../../base/errors.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { assertVolumeGranted } from '../security/volume-scope.ts';
 import type { Bucket, Buckets } from './buckets.ts';
-import { readBody, removerOf, type S3Call } from './call.ts';
+import { readBody, refuseVersion, removerOf, type S3Call } from './call.ts';
 import { CORS_XATTR, type CorsRule, corsOfXml, corsXml, decodeCors, encodeCors } from './cors.ts';
-import { existingEtag } from './entity-tags.ts';
 import { KeyWalk } from './key-walk.ts';
 import {
   encoderOf,
@@ -18,6 +17,7 @@ import {
   tokenOf,
 } from './list-objects.ts';
 import type { ObjectStore } from './object-store.ts';
+import { removalConditions } from './removal-conditions.ts';
 import { S3Error, s3ErrorOf } from './s3-error.ts';
 import { tagsOfXml, tagsXml } from './tags.ts';
 import { httpSecondsIso } from './times.ts';
@@ -165,7 +165,11 @@ export class BucketOperations {
     const objects = childrenOf(document, 'Object').map((one) => ({
       key: requiredText(one, 'Key'),
       version: childText(one, 'VersionId'),
-      ifMatch: childText(one, 'ETag'),
+      texts: {
+        ifMatch: childText(one, 'ETag'),
+        modified: childText(one, 'LastModifiedTime'),
+        size: childText(one, 'Size'),
+      },
     }));
     if (objects.length === 0 || objects.length > DELETIONS_MAX)
       throw new S3Error('MalformedXML', `A request deletes 1 to ${DELETIONS_MAX} objects`);
@@ -176,15 +180,12 @@ export class BucketOperations {
     const places = objects.keys();
     const work = async (): Promise<void> => {
       for (const place of places) {
-        const { key, version, ifMatch } = objects[place] as (typeof objects)[number];
-        const tag = ifMatch === undefined ? undefined : existingEtag(ifMatch);
-        const removed =
-          version === undefined || version === 'null'
-            ? this.#parts.objects.remove(bucket, key, tag, removal)
-            : Promise.reject(
-                new S3Error('NotImplemented', 'Objects have no versions here: leave out VersionId'),
-              );
-        results[place] = await removed.then(
+        const { key, version, texts } = objects[place] as (typeof objects)[number];
+        const remove = async (): Promise<void> => {
+          refuseVersion(version);
+          await this.#parts.objects.remove(bucket, key, removalConditions(texts), removal);
+        };
+        results[place] = await remove().then(
           () => ({ Deleted: { Key: key } }),
           (error: unknown) => {
             if (!(error instanceof ServiceError)) throw error;
@@ -271,7 +272,7 @@ export class BucketOperations {
     return call.reply.code(204).send();
   }
 
-  /** The only access control list that there is: the owner may do everything, and no other client anything. */
+  /** The only access control list that there is: the owner has full control, and no other grant exists. */
   async acl(call: S3Call, check: () => Promise<unknown>): Promise<FastifyReply> {
     await check();
     const xmlns = 'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="CanonicalUser"';

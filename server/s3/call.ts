@@ -4,7 +4,15 @@ import { iterateBody, UPLOAD_IDLE_MS } from '../http/upload.ts';
 import { isClientWaiting } from '../requests/expectation.ts';
 import { principalName } from '../security/principal.ts';
 import type { Authenticated } from './authentication.ts';
-import { algorithmOf, type Checksum, claimedChecksum, claimedMd5, PayloadCheck } from './checksums.ts';
+import {
+  algorithmOf,
+  CHECKSUM_PREFIX,
+  type Checksum,
+  type ChecksumAlgorithm,
+  claimedChecksum,
+  claimedMd5,
+  PayloadCheck,
+} from './checksums.ts';
 import { decodeChunks } from './chunked-body.ts';
 import { S3Error } from './s3-error.ts';
 
@@ -41,6 +49,15 @@ export function removerOf({ principal }: S3Call): { readonly by?: string } {
   return principal.kind === 'client' ? { by: principalName(principal) } : {};
 }
 
+/** Objects have one version, "null". @throws S3Error `NoSuchVersion` for another one, which must not pass for it */
+export function refuseVersion(version: string | undefined): void {
+  if (version === undefined || version === 'null') return;
+  throw new S3Error(
+    'NoSuchVersion',
+    'Objects have no versions here: leave out the version, or ask for "null"',
+  );
+}
+
 /** @throws S3Error `MissingContentLength`, `InvalidDigest`, `InvalidRequest` */
 export function bodyOf(call: S3Call): ReceivedBody {
   const { request, payload } = call;
@@ -48,18 +65,15 @@ export function bodyOf(call: S3Call): ReceivedBody {
   const source = iterateBody(request.raw);
   const chunks = payload.kind === 'chunks' ? decodeChunks(source, payload.signatures, lengthBytes) : null;
   const ofHeader = claimedChecksum(request.headers);
-  const trailer = header(call, 'x-amz-trailer')?.toLowerCase();
-  const announced = trailer?.startsWith('x-amz-checksum-')
-    ? algorithmOf(trailer.slice('x-amz-checksum-'.length))
-    : null;
+  const announced = trailersOf(call);
   const algorithm =
-    ofHeader?.algorithm ?? announced ?? algorithmOf(header(call, 'x-amz-sdk-checksum-algorithm'));
+    ofHeader?.algorithm ??
+    announcedAlgorithm(announced) ??
+    algorithmOf(header(call, 'x-amz-sdk-checksum-algorithm'));
   const claimed = (): Pick<Checksum, 'algorithm' | 'value'> | null => {
-    if (ofHeader !== null) return ofHeader;
-    const ofTrailer = chunks === null ? null : claimedChecksum(Object.fromEntries(chunks.trailers));
-    if (ofTrailer === null && announced !== null)
-      throw new S3Error('IncompleteBody', `The trailer ${trailer} is missing`);
-    return ofTrailer;
+    assertTrailers(chunks?.trailers ?? NO_TRAILERS, announced);
+    if (ofHeader !== null || chunks === null) return ofHeader;
+    return claimedChecksum(Object.fromEntries(chunks.trailers));
   };
   const sha256 = payload.kind === 'plain' ? payload.sha256 : null;
   const check = new PayloadCheck({ md5: claimedMd5(request.headers), sha256, algorithm, claimed });
@@ -68,12 +82,35 @@ export function bodyOf(call: S3Call): ReceivedBody {
   return { body, check, lengthBytes, announcedBytes: isClientWaiting(request.raw) ? lengthBytes : null };
 }
 
+const NO_TRAILERS: ReadonlyMap<string, string> = new Map();
+
+/** Names of the trailers that the head announces, in lower case. */
+function trailersOf(call: S3Call): string[] {
+  const names = (header(call, 'x-amz-trailer') ?? '').split(',').map((name) => name.trim().toLowerCase());
+  return names.filter((name) => name !== '');
+}
+
+function announcedAlgorithm(announced: readonly string[]): ChecksumAlgorithm | null {
+  const name = announced.find((one) => one.startsWith(CHECKSUM_PREFIX));
+  return algorithmOf(name?.slice(CHECKSUM_PREFIX.length));
+}
+
+/** @throws S3Error `MalformedTrailerError` unless the trailers are the announced ones */
+function assertTrailers(trailers: ReadonlyMap<string, string>, announced: readonly string[]): void {
+  const missing = announced.find((name) => !trailers.has(name));
+  if (missing !== undefined) throw new S3Error('MalformedTrailerError', `The trailer ${missing} is missing`);
+  const other = [...trailers.keys()].find((name) => !announced.includes(name));
+  if (other !== undefined)
+    throw new S3Error('MalformedTrailerError', `The trailer ${other} is not announced in x-amz-trailer`);
+}
+
+/** @returns 0 if it is unknown */
 function lengthOf(call: S3Call): number {
   const name = call.payload.kind === 'chunks' ? 'x-amz-decoded-content-length' : 'content-length';
   const text = header(call, name);
   if (text === undefined) {
-    const hasBody = header(call, 'transfer-encoding') !== undefined || call.request.method !== 'POST';
-    if (hasBody || call.payload.kind === 'chunks')
+    const isStream = header(call, 'transfer-encoding') !== undefined;
+    if (call.payload.kind === 'chunks' || (!isStream && call.request.method !== 'POST'))
       throw new S3Error('MissingContentLength', `The request needs the header ${name}`);
     return 0;
   }

@@ -54,7 +54,8 @@ const NEW: Readonly<Record<ChecksumAlgorithm, () => Running>> = {
   SHA256: () => createHash('sha256'),
 };
 
-const HEADER_PREFIX = 'x-amz-checksum-';
+/** Of headers, trailers and fields. */
+export const CHECKSUM_PREFIX = 'x-amz-checksum-';
 const SIZES: Readonly<Record<ChecksumAlgorithm, number>> = {
   CRC32: 4,
   CRC32C: 4,
@@ -64,7 +65,7 @@ const SIZES: Readonly<Record<ChecksumAlgorithm, number>> = {
 };
 
 export function checksumHeader(algorithm: ChecksumAlgorithm): string {
-  return HEADER_PREFIX + algorithm.toLowerCase();
+  return CHECKSUM_PREFIX + algorithm.toLowerCase();
 }
 
 /** The element of an answer. */
@@ -94,7 +95,7 @@ export function checksumTypeOf(text: string | undefined): ChecksumType | null {
   throw new S3Error('InvalidRequest', `The checksum type "${text}" is none of ${CHECKSUM_TYPES.join(', ')}`);
 }
 
-/** The checksum in headers, or trailers. @throws S3Error `InvalidRequest` for several, or a malformed one */
+/** The checksum in headers, trailers or fields. @throws S3Error `InvalidRequest` for several, `BadDigest` for none */
 export function claimedChecksum(
   headers: Readonly<Record<string, string | readonly string[] | undefined>>,
 ): Pick<Checksum, 'algorithm' | 'value'> | null {
@@ -107,7 +108,7 @@ export function claimedChecksum(
   if (first === undefined) return null;
   if (!isBase64Of(first.value, SIZES[first.algorithm]))
     throw new S3Error(
-      'InvalidRequest',
+      'BadDigest',
       `The value of ${checksumHeader(first.algorithm)} is no such checksum in base64`,
     );
   return first;

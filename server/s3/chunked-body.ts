@@ -5,7 +5,7 @@ import { type ChunkSignatures, isSignature } from './signature.ts';
 /** Longest line of a chunk's head, or of a trailer, in bytes. */
 const LINE_BYTES_MAX = 4096;
 const TRAILERS_MAX = 16;
-/** Chunks that a client signs are bounded, because their data is used before its signature is checked. */
+/** The data of a chunk is stored before its signature is checked, but gets its name after the last one only. */
 const HEX = /^[0-9a-f]{1,12}$/i;
 
 export interface ChunkedBody {
@@ -16,7 +16,7 @@ export interface ChunkedBody {
 
 /**
  * Decodes `Content-Encoding: aws-chunked`. @param signatures null if chunks are not signed
- * @throws S3Error from the body, before its end: `IncompleteBody`, `SignatureDoesNotMatch`
+ * @throws S3Error from the body, before its end: `IncompleteBody`, `MalformedTrailerError`, `SignatureDoesNotMatch`
  */
 export function decodeChunks(
   source: AsyncIterable<Buffer>,
@@ -32,6 +32,21 @@ async function* decode(
   signatures: ChunkSignatures | null,
   decodedBytes: number,
   trailers: Map<string, string>,
+): AsyncGenerator<Buffer> {
+  try {
+    yield* decodeData(reader, signatures, decodedBytes);
+    await readTrailers(reader, signatures, trailers);
+    await reader.end();
+  } finally {
+    // After an error, the source would keep its listener on the body, whose rest could not be drained.
+    await reader.release();
+  }
+}
+
+async function* decodeData(
+  reader: ByteReader,
+  signatures: ChunkSignatures | null,
+  decodedBytes: number,
 ): AsyncGenerator<Buffer> {
   let received = 0;
   for (;;) {
@@ -50,8 +65,6 @@ async function* decode(
   }
   if (received !== decodedBytes)
     throw incomplete(`it has ${received} of the announced ${decodedBytes} bytes`);
-  await readTrailers(reader, signatures, trailers);
-  await reader.end();
 }
 
 function checkSignature(expected: string, extensions: readonly string[]): void {
@@ -72,9 +85,9 @@ async function readTrailers(
   for (let count = 0; ; count++) {
     const line = await reader.lineOrEnd();
     if (line === null || line === '') break;
-    if (count === TRAILERS_MAX) throw incomplete('it has too many trailers');
+    if (count === TRAILERS_MAX) throw malformedTrailer('there are too many');
     const colon = line.indexOf(':');
-    if (colon < 1) throw incomplete(`a trailer is ${JSON.stringify(line.slice(0, 40))}`);
+    if (colon < 1) throw malformedTrailer(`one is ${JSON.stringify(line.slice(0, 40))}`);
     const [name, value] = [line.slice(0, colon).trim().toLowerCase(), line.slice(colon + 1).trim()];
     if (name === 'x-amz-trailer-signature') {
       signature = value;
@@ -86,6 +99,10 @@ async function readTrailers(
   if (signatures === null || trailers.size === 0) return;
   if (signature === null || !isSignature(signature, signatures.ofTrailers(signed)))
     throw new S3Error('SignatureDoesNotMatch', 'The signature of the trailers is wrong');
+}
+
+function malformedTrailer(why: string): S3Error {
+  return new S3Error('MalformedTrailerError', `The trailers are malformed: ${why}`);
 }
 
 function incomplete(why: string): S3Error {
@@ -113,12 +130,13 @@ class ByteReader {
   async lineOrEnd(): Promise<string | null> {
     for (;;) {
       const at = this.#rest.indexOf('\r\n');
+      if (at > LINE_BYTES_MAX || (at < 0 && this.#rest.length > LINE_BYTES_MAX))
+        throw incomplete('a line is too long');
       if (at >= 0) {
         const line = this.#rest.toString('latin1', 0, at);
         this.#rest = this.#rest.subarray(at + 2);
         return line;
       }
-      if (this.#rest.length > LINE_BYTES_MAX) throw incomplete('a line is too long');
       const more = await this.#more();
       if (more === null && this.#rest.length === 0) return null;
       if (more === null) throw incomplete('it ends within a line');
@@ -147,5 +165,8 @@ class ByteReader {
   async end(): Promise<void> {
     const more = this.#rest.length > 0 ? this.#rest : await this.#more();
     if (more !== null) throw incomplete('bytes follow the last chunk');
+  }
+  async release(): Promise<void> {
+    await this.#source.return?.();
   }
 }

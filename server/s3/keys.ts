@@ -7,6 +7,8 @@ const KEY_BYTES_MAX = 1024;
 /** The directory of a bucket's unfinished uploads: no key begins with it. */
 export const UPLOADS_NAME = '.s3-uploads';
 
+const LONG_PART = `a part of a key between slashes has at most ${NAME_BYTES_MAX} bytes`;
+
 /** A key as a path in its bucket. */
 export interface KeyPath {
   readonly names: readonly string[];
@@ -14,7 +16,7 @@ export interface KeyPath {
   readonly directory: boolean;
 }
 
-/** @returns the path of a key; why no path has it, in words, otherwise */
+/** @returns the path of a key; why no path has it otherwise */
 export function keyPath(key: string): KeyPath | string {
   if (!key.isWellFormed() || key.includes('\0')) return 'a key is UTF-8 without a zero byte';
   const names = key.split('/');
@@ -22,8 +24,7 @@ export function keyPath(key: string): KeyPath | string {
   if (directory) names.pop();
   if (names.length === 0 || names.some((name) => name === '' || name === '.' || name === '..'))
     return 'a key is a path here: it has no empty part, "." or ".." between its slashes';
-  const long = names.find((name) => Buffer.byteLength(name) > NAME_BYTES_MAX);
-  if (long !== undefined) return `a part of a key between slashes has at most ${NAME_BYTES_MAX} bytes`;
+  if (names.some((name) => Buffer.byteLength(name) > NAME_BYTES_MAX)) return LONG_PART;
   if (names[0] === UPLOADS_NAME) return `"${UPLOADS_NAME}" has unfinished uploads`;
   return { names, directory };
 }
@@ -34,7 +35,10 @@ export function newKeyPath(key: string): KeyPath {
     throw new S3Error('KeyTooLongError', `The key is longer than ${KEY_BYTES_MAX} bytes`);
   const path = keyPath(key);
   if (typeof path !== 'string') return path;
-  throw new S3Error('InvalidArgument', `No object can have the key ${JSON.stringify(key)}: ${path}`);
+  throw new S3Error(
+    path === LONG_PART ? 'KeyTooLongError' : 'InvalidArgument',
+    `No object can have the key ${JSON.stringify(key)}: ${path}`,
+  );
 }
 
 export function noSuchKey(key: string): S3Error {

@@ -44,7 +44,7 @@ export class MultipartOperations {
   }
 
   async create(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
-    refuseUnknown(call);
+    refuseUnknown((name) => header(call, name));
     await this.#parts.buckets.directoryOf(bucket);
     const algorithm = algorithmOf(header(call, 'x-amz-checksum-algorithm'));
     const checksumType = checksumTypeOf(header(call, 'x-amz-checksum-type'));

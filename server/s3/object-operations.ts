@@ -1,11 +1,12 @@
 import type { FastifyReply } from 'fastify';
-import { checkUnchanged, httpDate, isKnownToClient } from '../http/conditions.ts';
+import { checkUnchanged, conditionsOf, httpDate, isKnownToClient } from '../http/conditions.ts';
 import type { Downloads } from '../http/download.ts';
 import { contentTypeOf } from '../http/form.ts';
+import { rangeOf } from '../http/range.ts';
 import { assertVolumeGranted } from '../security/volume-scope.ts';
-import { sendXml } from './bucket-operations.ts';
+import { countOf, sendXml } from './bucket-operations.ts';
 import type { Bucket, Buckets } from './buckets.ts';
-import { bodyOf, header, readBody, removerOf, type S3Call } from './call.ts';
+import { bodyOf, header, readBody, refuseVersion, removerOf, type S3Call } from './call.ts';
 import { type Checksum, checksumElement, checksumHeader } from './checksums.ts';
 import { existingEtag } from './entity-tags.ts';
 import {
@@ -14,10 +15,12 @@ import {
   DEFAULT_TYPE,
   type Description,
   descriptionOf,
+  isHeader,
   metaHeader,
   objectEtag,
 } from './object-record.ts';
 import type { ChangeConditions, FoundObject, NewObject, ObjectStore } from './object-store.ts';
+import { removalConditions } from './removal-conditions.ts';
 import { S3Error } from './s3-error.ts';
 import { tagsOfHeader, tagsOfXml, tagsXml } from './tags.ts';
 import { httpSecondsIso } from './times.ts';
@@ -55,19 +58,19 @@ export class ObjectOperations {
     const { attributes, record } = found;
     this.#describe(call, found);
     normalizeConditions(request.headers);
-    const part = partRange(query.get('partNumber'), computedOf(record, attributes), attributes.sizeBytes);
+    const number = query.get('partNumber');
+    if (number !== undefined && request.headers.range !== undefined)
+      throw new S3Error('InvalidRequest', 'A request has a range or a part number, not both');
+    const part = partRange(number, computedOf(record, attributes), attributes.sizeBytes);
     if (part !== null) {
-      reply.header('x-amz-mp-parts-count', String(part.count));
+      if (part.count !== null) reply.header('x-amz-mp-parts-count', String(part.count));
       if (part.range !== null) request.headers.range = part.range;
     }
-    if (attributes.kind === 'directory') {
-      const etag = objectEtag(record, attributes);
-      reply.header('etag', etag).header('last-modified', httpDate(attributes.modifiedNs));
-      return reply.header('content-length', '0').send();
-    }
+    if (attributes.kind === 'directory') return sendDirectory(call, found);
     const wantsChecksum = header(call, 'x-amz-checksum-mode')?.toUpperCase() === 'ENABLED';
     return this.#parts.downloads.send(request, reply, attributes, {
       etagOf: (inode, contents) => objectEtag(record, { inode, contents }),
+      rangesOfHead: true,
       describe: (to, contents) => {
         const checksum = computedOf(record, { inode: attributes.inode, contents })?.checksum;
         if (checksum === undefined || !wantsChecksum || request.headers.range !== undefined)
@@ -87,13 +90,17 @@ export class ObjectOperations {
     const tags = Object.keys(record.tags ?? {}).length;
     if (tags > 0) reply.header('x-amz-tagging-count', String(tags));
     for (const name of OVERRIDES) {
-      const value = query.get(`response-${name}`);
-      if (value !== undefined) reply.header(name, value);
+      const text = query.get(`response-${name}`);
+      if (text === undefined) continue;
+      const value = Buffer.from(text).toString('latin1');
+      if (!isHeader(name, value))
+        throw new S3Error('InvalidArgument', `response-${name} has characters that no header has`);
+      reply.header(name, value);
     }
   }
 
   async put(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
-    refuseUnknown(call);
+    refuseUnknown((name) => header(call, name));
     const object = newObject(call, bucket, key, describedBy(call));
     const { etag, computed } = await this.#parts.objects.put(object, bodyOf(call));
     call.reply.header('etag', etagText(computed, etag));
@@ -102,17 +109,17 @@ export class ObjectOperations {
   }
 
   async delete(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
-    const version = call.query.get('versionId');
-    if (version !== undefined && version !== 'null')
-      throw new S3Error('NotImplemented', 'Objects have no versions here: leave out versionId');
-    const ifMatch = header(call, 'if-match');
-    const tag = ifMatch === undefined ? undefined : existingEtag(ifMatch);
-    await this.#parts.objects.remove(bucket, key, tag, removerOf(call));
+    const conditions = removalConditions({
+      ifMatch: header(call, 'if-match'),
+      modified: header(call, 'x-amz-if-match-last-modified-time'),
+      size: header(call, 'x-amz-if-match-size'),
+    });
+    await this.#parts.objects.remove(bucket, key, conditions, removerOf(call));
     return call.reply.code(204).send();
   }
 
   async copy(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
-    refuseUnknown(call);
+    refuseUnknown((name) => header(call, name));
     const { reply } = call;
     const source = this.sourceOf(call);
     const directive = header(call, 'x-amz-metadata-directive') ?? 'COPY';
@@ -149,8 +156,7 @@ export class ObjectOperations {
   sourceOf(call: S3Call): { readonly bucket: Bucket; readonly key: string } {
     const text = header(call, 'x-amz-copy-source') ?? '';
     const [path = '', version] = text.split('?versionId=');
-    if (version !== undefined && version !== 'null')
-      throw new S3Error('NotImplemented', 'Objects have no versions here: leave out versionId');
+    refuseVersion(version);
     let decoded: string;
     try {
       decoded = decodeURIComponent(path.replace(/^\//, ''));
@@ -182,18 +188,30 @@ export class ObjectOperations {
     const wanted = new Set(
       (header(call, 'x-amz-object-attributes') ?? '').split(',').map((name) => name.trim()),
     );
-    if (wanted.size === 1 && wanted.has(''))
-      throw new S3Error('InvalidArgument', 'The header x-amz-object-attributes names the attributes');
+    if ([...wanted].some((name) => !ATTRIBUTES.has(name)))
+      throw new S3Error(
+        'InvalidArgument',
+        `The header x-amz-object-attributes names some of ${[...ATTRIBUTES].join(', ')}`,
+      );
     const computed = computedOf(record, attributes);
-    const parts = computed?.parts?.reduce((sum, [, count]) => sum + count, 0);
     call.reply.header('last-modified', httpDate(attributes.modifiedNs));
     return sendXml(call, 'GetObjectAttributesResponse', {
       ETag: wanted.has('ETag') ? objectEtag(record, attributes).replaceAll('"', '') : undefined,
       Checksum: wanted.has('Checksum') && computed?.checksum ? checksumXml(computed.checksum) : undefined,
-      ObjectParts: wanted.has('ObjectParts') && parts !== undefined ? { PartsCount: parts } : undefined,
+      ObjectParts: wanted.has('ObjectParts') && computed?.parts ? partsXml(call, computed.parts) : undefined,
       StorageClass: wanted.has('StorageClass') ? 'STANDARD' : undefined,
       ObjectSize: wanted.has('ObjectSize') ? attributes.sizeBytes : undefined,
     });
+  }
+
+  /** The only list that there is, is set already. */
+  async putAcl(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
+    refuseUnknown((name) => header(call, name));
+    const document = await readBody(call, DOCUMENT_BYTES_MAX);
+    await this.#parts.objects.find(bucket, key, { live: false });
+    if (document.length > 0 || header(call, 'x-amz-acl') === undefined)
+      throw new S3Error('NotImplemented', 'Access control lists are set by x-amz-acl: private');
+    return call.reply.send();
   }
 
   async getTags(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
@@ -256,6 +274,15 @@ const NOT_IMPLEMENTED_HEADERS = [
   ...['x-amz-grant-read', 'x-amz-grant-write', 'x-amz-grant-read-acp', 'x-amz-grant-write-acp'],
   'x-amz-grant-full-control',
 ];
+const ATTRIBUTES: ReadonlySet<string> = new Set([
+  ...['ETag', 'Checksum', 'ObjectParts', 'StorageClass', 'ObjectSize'],
+]);
+/** Parts in one answer. */
+const PARTS_MAX = 1_000;
+/** Lists that have a name, beside the private ones. */
+const OTHER_ACLS: ReadonlySet<string> = new Set([
+  ...['public-read', 'public-read-write', 'authenticated-read', 'aws-exec-read', 'log-delivery-write'],
+]);
 const PRIVATE_ACLS: ReadonlySet<string> = new Set([
   'private',
   'bucket-owner-full-control',
@@ -263,18 +290,23 @@ const PRIVATE_ACLS: ReadonlySet<string> = new Set([
 ]);
 
 /** Refuses what would be forgotten otherwise. @throws S3Error `NotImplemented`, `InvalidStorageClass` */
-export function refuseUnknown(call: S3Call): void {
-  const found = NOT_IMPLEMENTED_HEADERS.find((name) => header(call, name) !== undefined);
+export function refuseUnknown(textOf: (name: string) => string | undefined): void {
+  const found = NOT_IMPLEMENTED_HEADERS.find((name) => textOf(name) !== undefined);
   if (found !== undefined) throw new S3Error('NotImplemented', `The header ${found} is not implemented`);
-  const acl = header(call, 'x-amz-acl');
-  if (acl !== undefined && !PRIVATE_ACLS.has(acl))
-    throw new S3Error(
-      'NotImplemented',
-      `Access control lists other than "private" are not implemented: "${acl}"`,
-    );
-  const storage = header(call, 'x-amz-storage-class');
+  refuseAcl(textOf('x-amz-acl'));
+  const storage = textOf('x-amz-storage-class');
   if (storage !== undefined && storage !== 'STANDARD')
     throw new S3Error('InvalidStorageClass', `The storage class is STANDARD, not "${storage}"`);
+}
+
+/** @throws S3Error `NotImplemented` for a list that is not private, `InvalidArgument` for none */
+function refuseAcl(acl: string | undefined): void {
+  if (acl === undefined || PRIVATE_ACLS.has(acl)) return;
+  if (!OTHER_ACLS.has(acl)) throw new S3Error('InvalidArgument', `There is no access control list "${acl}"`);
+  throw new S3Error(
+    'NotImplemented',
+    `Access control lists other than "private" are not implemented: "${acl}"`,
+  );
 }
 
 /** Checks the conditions on the source of a copy. @throws S3Error `PreconditionFailed` */
@@ -302,19 +334,52 @@ function normalizeConditions(headers: Record<string, string | string[] | undefin
   }
 }
 
-/** The range of a part. @throws S3Error `InvalidPart`, `InvalidArgument` */
+/** A directory has no contents, but a tag, a time and conditions as other objects. */
+function sendDirectory({ request, reply }: S3Call, { attributes, record }: FoundObject): FastifyReply {
+  const version = { etag: objectEtag(record, attributes), modifiedNs: attributes.modifiedNs };
+  const conditions = conditionsOf(request.headers);
+  checkUnchanged(conditions, version, 'the object');
+  reply.header('etag', version.etag).header('last-modified', httpDate(version.modifiedNs));
+  if (isKnownToClient(conditions, version)) return reply.code(304).send();
+  const range = rangeOf(request.headers.range, conditions, { ...version, sizeBytes: 0 }, 0);
+  if (range.kind === 'unsatisfiable') {
+    reply.header('content-range', 'bytes */0');
+    throw new S3Error('InvalidRange', 'The range begins after the end of the object (0 bytes)');
+  }
+  return reply.header('content-length', '0').send();
+}
+
+/** The parts of a multipart object, from the marker on. @throws S3Error `InvalidArgument` */
+function partsXml(call: S3Call, sizes: NonNullable<Computed['parts']>): XmlElements {
+  const all = sizes.flatMap(([size, count]) => new Array<number>(count).fill(size));
+  const most = countOf(header(call, 'x-amz-max-parts'), 'x-amz-max-parts', PARTS_MAX);
+  const text = header(call, 'x-amz-part-number-marker') ?? '0';
+  const marker = countOf(text, 'x-amz-part-number-marker', all.length);
+  const shown = all.slice(marker, marker + most);
+  return {
+    PartsCount: all.length,
+    PartNumberMarker: marker,
+    NextPartNumberMarker: marker + shown.length,
+    MaxParts: most,
+    IsTruncated: marker + shown.length < all.length,
+    Part: shown.map((Size, index) => ({ PartNumber: marker + index + 1, Size })),
+  };
+}
+
+/** The range of a part; `count` is null without parts. @throws S3Error `InvalidPart`, `InvalidArgument` */
 function partRange(
   text: string | undefined,
   computed: Computed | null,
   sizeBytes: number,
-): { readonly count: number; readonly range: string | null } | null {
+): { readonly count: number | null; readonly range: string | null } | null {
   if (text === undefined) return null;
   const wanted = Number(text);
   if (!/^\d{1,5}$/.test(text) || wanted < 1)
     throw new S3Error('InvalidArgument', 'partNumber is a number from 1 on');
   const parts = computed?.parts ?? [[sizeBytes, 1]];
-  const count = parts.reduce((sum, [, times]) => sum + times, 0);
-  if (wanted > count) throw new S3Error('InvalidPart', `The object has ${count} parts`);
+  const total = parts.reduce((sum, [, times]) => sum + times, 0);
+  if (wanted > total) throw new S3Error('InvalidPart', `The object has ${total} parts`);
+  const count = computed?.parts === undefined ? null : total;
   let [number, start] = [1, 0];
   for (const [size, times] of parts) {
     if (wanted < number + times) {

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Attributes, NewXattrs } from '../../wire/catalog-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import { etagOf } from '../http/conditions.ts';
-import type { Checksum } from './checksums.ts';
+import { ALGORITHMS, CHECKSUM_TYPES, type Checksum } from './checksums.ts';
 import { S3Error } from './s3-error.ts';
 
 /** Extended attribute with what S3 stores beside contents; mounts see it, and copy it with `cp --preserve=xattr`. */
@@ -82,12 +82,7 @@ function isTexts(value: unknown): value is Readonly<Record<string, string>> {
 
 /** Whether all can be headers of an answer: a user of a mount may have written anything. */
 function areHeaders(value: unknown): value is Readonly<Record<string, string>> {
-  return (
-    isTexts(value) &&
-    Object.entries(value).every(
-      ([name, text]) => /^[\w!#$%&'*+.^`|~-]+$/.test(name) && /^[\t\x20-\x7e\x80-\xff]*$/.test(text),
-    )
-  );
+  return isTexts(value) && Object.entries(value).every(([name, text]) => isHeader(name, text));
 }
 
 function isComputed(value: unknown): value is Computed {
@@ -95,18 +90,22 @@ function isComputed(value: unknown): value is Computed {
   const { etag, checksum, parts } = value as Partial<Record<keyof Computed, unknown>>;
   const isParts = (one: unknown): boolean =>
     Array.isArray(one) && one.length === 2 && one.every(Number.isSafeInteger);
-  const isChecksum =
-    typeof checksum === 'object' &&
-    checksum !== null &&
-    ['algorithm', 'value', 'type'].every((name) => {
-      const text = (checksum as Record<string, unknown>)[name];
-      return typeof text === 'string' && /^[\w+/=-]+$/.test(text);
-    });
   return (
     typeof etag === 'string' &&
     /^[0-9a-f]{32}(-\d{1,5})?$/.test(etag) &&
-    (checksum === undefined || isChecksum) &&
+    (checksum === undefined || isChecksum(checksum)) &&
     (parts === undefined || (Array.isArray(parts) && parts.every(isParts)))
+  );
+}
+
+function isChecksum(checksum: unknown): checksum is Checksum {
+  if (typeof checksum !== 'object' || checksum === null) return false;
+  const { algorithm, value, type } = checksum as Partial<Record<keyof Checksum, unknown>>;
+  return (
+    ALGORITHMS.some((one) => one === algorithm) &&
+    CHECKSUM_TYPES.some((one) => one === type) &&
+    typeof value === 'string' &&
+    /^[\w+/=-]+$/.test(value)
   );
 }
 
@@ -129,31 +128,50 @@ export function objectEtag(record: ObjectRecord, file: Pick<Attributes, 'inode' 
   return computed === null ? etagOf(file.inode, file.contents) : `"${computed.etag}"`;
 }
 
-/** Reads content headers and user metadata. @throws S3Error `MetadataTooLarge` */
+/**
+ * Reads content headers and user metadata, in the characters that HTTP has for bytes.
+ * @throws S3Error `MetadataTooLarge`; `InvalidArgument` for what cannot be a header of an answer
+ */
 export function descriptionOf(
   source: IncomingHttpHeaders | Readonly<Record<string, string | undefined>>,
 ): Description {
-  const headers: Record<string, string> = {};
-  const meta: Record<string, string> = {};
+  const headers = new Map<string, string>();
+  const meta = new Map<string, string>();
   let bytes = 0;
   for (const [name, value] of Object.entries(source)) {
     const text = [value].flat().join(',');
-    if ((CONTENT_HEADERS as readonly string[]).includes(name)) headers[name] = text;
-    if (!name.startsWith(META_PREFIX)) continue;
-    meta[name.slice(META_PREFIX.length)] = text;
+    const isMeta = name.startsWith(META_PREFIX);
+    const isContent = (CONTENT_HEADERS as readonly string[]).includes(name);
+    if (isMeta || isContent) assertHeader(name, text);
+    if (isContent && text !== '') headers.set(name, text);
+    if (!isMeta) continue;
+    meta.set(name.slice(META_PREFIX.length), text);
     bytes += name.length - META_PREFIX.length + text.length;
   }
   if (bytes > METADATA_BYTES_MAX)
     throw new S3Error('MetadataTooLarge', `User metadata has at most ${METADATA_BYTES_MAX} bytes`);
-  // It describes the request's body, which is decoded.
-  const encoding = headers['content-encoding']
-    ?.split(',')
-    .map((one) => one.trim())
-    .filter((one) => one !== 'aws-chunked')
-    .join(',');
-  if (encoding === '') delete headers['content-encoding'];
-  else if (encoding !== undefined) headers['content-encoding'] = encoding;
-  return { headers, meta };
+  const encoding = withoutTransfer(headers.get('content-encoding') ?? '');
+  if (encoding === '') headers.delete('content-encoding');
+  else headers.set('content-encoding', encoding);
+  return { headers: Object.fromEntries(headers), meta: Object.fromEntries(meta) };
+}
+
+/** `aws-chunked` describes the request's body, which is decoded. */
+function withoutTransfer(encoding: string): string {
+  return encoding
+    .split(',')
+    .filter((one) => one.trim().toLowerCase() !== 'aws-chunked')
+    .join(',')
+    .trim();
+}
+
+function assertHeader(name: string, value: string): void {
+  if (isHeader(name, value)) return;
+  throw new S3Error('InvalidArgument', `${JSON.stringify(name)} has characters that a header cannot have`);
+}
+
+export function isHeader(name: string, value: string): boolean {
+  return /^[\w!#$%&'*+.^`|~-]+$/.test(name) && /^[\t\x20-\x7e\x80-\xff]*$/.test(value);
 }
 
 export function metaHeader(name: string): string {

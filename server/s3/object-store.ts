@@ -20,6 +20,7 @@ import {
   RECORD_XATTR,
   recordXattrs,
 } from './object-record.ts';
+import { checkRemoval, hasRemovalConditions, type RemovalConditions } from './removal-conditions.ts';
 import { S3Error } from './s3-error.ts';
 
 const DIRECTORY_MODE = 0o755;
@@ -183,9 +184,9 @@ export class ObjectStore {
     names: readonly string[],
     { body, check, lengthBytes }: ReceivedBody,
   ): Promise<NamedFile & { readonly computed: Computed }> {
-    if (lengthBytes > 0)
-      throw new S3Error('InvalidArgument', 'A key that ends in "/" is a directory here, and has no contents');
-    body.resume();
+    if (lengthBytes > 0) throw hasNoContents();
+    for await (const part of body.iterator({ destroyOnReturn: false }))
+      if ((part as Buffer).length > 0) throw hasNoContents();
     check.check();
     const { gateway, directories } = this.#parts;
     const target = { ...bucketPath(bucket, names), search: WITH_PARENTS };
@@ -214,14 +215,17 @@ export class ObjectStore {
   }
 
   /** Removes an object if it exists, and directories that existed only because of it. */
-  async remove(bucket: Bucket, key: string, ifMatch: string | undefined, removal: Removal): Promise<void> {
+  async remove(bucket: Bucket, key: string, conditions: RemovalConditions, removal: Removal): Promise<void> {
     const path = keyPath(key);
-    if (typeof path === 'string' || path.names.length === 0) return;
+    if (typeof path === 'string' || path.names.length === 0) {
+      await this.#parts.buckets.directoryOf(bucket);
+      return;
+    }
     const target = bucketPath(bucket, path.names);
-    if (path.directory) await this.#removeDirectory(bucket, key, target);
+    if (path.directory) await this.#removeDirectory(bucket, key, target, conditions);
     else {
       const place = { volume: target.volume, path: volumePath(target.names) };
-      const precondition = this.preconditionOf({ ifMatch, ifNoneMatch: undefined }, key);
+      const precondition = this.#removalPrecondition(conditions);
       const { gateway } = this.#parts;
       await changeUnderConditions(gateway, target, precondition, false, (expect) =>
         gateway.durably({ kind: 'unlink', place, expect, ...removal }),
@@ -234,12 +238,29 @@ export class ObjectStore {
     await this.#removeEmptyParents(bucket, path.names);
   }
 
-  async #removeDirectory(bucket: Bucket, key: string, target: FilePath): Promise<void> {
+  /** Nothing is removed, whatever the conditions, if nothing is there. */
+  #removalPrecondition(conditions: RemovalConditions): Precondition {
+    return {
+      isAlways: !hasRemovalConditions(conditions),
+      check: async (current) => {
+        if (current?.kind !== 'file') return;
+        checkRemoval(conditions, await this.recordOf(current), current);
+      },
+    };
+  }
+
+  async #removeDirectory(
+    bucket: Bucket,
+    key: string,
+    target: FilePath,
+    conditions: RemovalConditions,
+  ): Promise<void> {
     const found = await this.#findOrNull(bucket, key, false);
     if (found === null) {
       await this.#parts.buckets.directoryOf(bucket);
       return;
     }
+    checkRemoval(conditions, found.record, found.attributes);
     if (await this.#removeIfEmpty(target)) return;
     // It stays for the objects in it, and goes with the last of them.
     await this.setRecord(found.attributes.inode, { implicit: true });
@@ -298,6 +319,10 @@ export class ObjectStore {
     await this.#parts.buckets.directoryOf(bucket);
     return work();
   }
+}
+
+function hasNoContents(): S3Error {
+  return new S3Error('InvalidArgument', 'A key that ends in "/" is a directory here, and has no contents');
 }
 
 function ofContents({ inode, contents }: Attributes): readonly [number, number, number] {

@@ -2,7 +2,7 @@ import type { FastifyReply } from 'fastify';
 import type { Role } from '../../wire/access.ts';
 import type { BucketOperations } from './bucket-operations.ts';
 import type { Bucket, Buckets } from './buckets.ts';
-import { header, type S3Call } from './call.ts';
+import { header, refuseVersion, type S3Call } from './call.ts';
 import type { MultipartOperations } from './multipart-operations.ts';
 import type { ObjectOperations } from './object-operations.ts';
 import type { ObjectStore } from './object-store.ts';
@@ -87,6 +87,8 @@ export class Operations {
       : this.#ofObject;
     const isCopy = method === 'PUT' && header(call, 'x-amz-copy-source') !== undefined && key !== null;
     const row = rows.get(rowKey(isCopy ? 'COPY' : method, subresource));
+    if (row === undefined && subresource === undefined)
+      throw new S3Error('MethodNotAllowed', `${method} is not allowed here`);
     if (row === undefined) {
       const what = subresource === undefined ? method : `${method} ?${subresource}`;
       throw new S3Error(
@@ -98,7 +100,10 @@ export class Operations {
     return {
       name: row.name,
       role: row.role,
-      run: () => row.run(call, bucket ?? newBucket(buckets, name), key ?? ''),
+      run: async () => {
+        if (key !== null) refuseVersion(query.get('versionId'));
+        return row.run(call, bucket ?? newBucket(buckets, name), key ?? '');
+      },
     };
   }
 }
@@ -210,6 +215,7 @@ function objectRows({
   add('GET', 'acl', 'GetObjectAcl', 'read', (call, bucket, key) =>
     ofBuckets.acl(call, () => objects.find(bucket, key)),
   );
+  add('PUT', 'acl', 'PutObjectAcl', 'write', (call, bucket, key) => of.putAcl(call, bucket, key));
   add('POST', 'uploads', 'CreateMultipartUpload', 'write', (call, bucket, key) =>
     ofUploads.create(call, bucket, key),
   );

@@ -34,8 +34,9 @@ import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { authenticate, verifyPolicy } from './authentication.ts';
 import { BucketOperations } from './bucket-operations.ts';
 import { type BucketRoot, Buckets } from './buckets.ts';
-import type { S3Call } from './call.ts';
+import { header, type S3Call } from './call.ts';
 import { addCorsHeaders } from './cors.ts';
+import { OWNER } from './list-objects.ts';
 import { MultipartUploads } from './multipart.ts';
 import { MultipartOperations } from './multipart-operations.ts';
 import { ObjectOperations } from './object-operations.ts';
@@ -106,6 +107,8 @@ export function buildS3App(options: S3Options): FastifyInstance {
     request.raw.setTimeout(0);
   });
   countOperations(app, metrics, service);
+  // S3 ignores expectations that it does not know.
+  app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
   app.route({ method: METHODS, url: '/', handler: (request, reply) => service.handle(request, reply) });
   return app;
 
@@ -234,6 +237,7 @@ class S3Service {
     const operation = this.#operations.find(call);
     this.#names.set(request, operation.name);
     this.#assertAllowed(principal, operation.role, bucket);
+    assertOwner(call);
     const isAllowed = origin !== undefined && bucket !== null && (await this.#addCors(call, bucket));
     // Without credentials, any page could do what its user may.
     if (origin !== undefined && !isAllowed && this.#options.tokens === null)
@@ -295,6 +299,15 @@ class S3Service {
       this.#assertAllowed(principal, 'write', bucket.name);
       call.request.log.debug({ principal: principalName(principal) }, 'form with a signed policy');
     });
+  }
+}
+
+/** @throws S3Error `AccessDenied` unless the client expects the owner that all buckets have */
+function assertOwner(call: S3Call): void {
+  for (const name of ['x-amz-expected-bucket-owner', 'x-amz-source-expected-bucket-owner']) {
+    const expected = header(call, name);
+    if (expected !== undefined && expected !== OWNER.ID)
+      throw new S3Error('AccessDenied', `The owner of the bucket is "${OWNER.ID}", not that of ${name}`);
   }
 }
 

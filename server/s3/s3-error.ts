@@ -30,7 +30,9 @@ const CODES = {
   InvalidURI: [400, 'bad-request'],
   KeyTooLongError: [400, 'name-too-long'],
   MalformedPOSTRequest: [400, 'bad-request'],
+  MalformedTrailerError: [400, 'bad-request'],
   MalformedXML: [400, 'bad-request'],
+  MaxPostPreDataLengthExceeded: [400, 'too-large'],
   MetadataTooLarge: [400, 'too-large'],
   MethodNotAllowed: [405, 'bad-request'],
   MissingContentLength: [411, 'bad-request'],
@@ -42,6 +44,7 @@ const CODES = {
   NoSuchPublicAccessBlockConfiguration: [404, 'not-found'],
   NoSuchTagSet: [404, 'not-found'],
   NoSuchUpload: [404, 'not-found'],
+  NoSuchVersion: [404, 'not-found'],
   NoSuchWebsiteConfiguration: [404, 'not-found'],
   NotImplemented: [501, 'bad-request'],
   ObjectLockConfigurationNotFoundError: [404, 'not-found'],
@@ -74,7 +77,7 @@ export class S3Error extends ServiceError {
   }
 }
 
-/** How a failure of the file system is reported to a client of S3. */
+/** What an S3 client learns about a failure of the file system. */
 const OF_SERVICE: Partial<Record<ErrorCode, S3Code>> = {
   'bad-request': 'InvalidRequest',
   unauthorized: 'AccessDenied',

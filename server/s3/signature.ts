@@ -73,6 +73,11 @@ export function signatureOf(key: Buffer, text: string): string {
   return createHmac('sha256', key).update(text).digest('hex');
 }
 
+/** Signature Version 2 of a form's policy. */
+export function oldSignatureOf(secret: string, policy: string): string {
+  return createHmac('sha1', secret).update(policy).digest('base64');
+}
+
 /** Compares in constant time. */
 export function isSignature(given: string, expected: string): boolean {
   const bytes = Buffer.from(given);

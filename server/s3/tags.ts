@@ -15,8 +15,9 @@ export function tagsOfHeader(text: string | undefined): Tags {
 
 /** The tags in a `Tagging` document. @throws S3Error `MalformedXML`, `InvalidTag` */
 export function tagsOfXml(document: XmlNode, countMax: number = TAGS_MAX): Tags {
-  const sets = childrenOf(document, 'TagSet');
-  const tags = sets.flatMap((set) => childrenOf(set, 'Tag'));
+  const [set] = childrenOf(document, 'TagSet');
+  if (set === undefined) throw new S3Error('MalformedXML', 'The document has no <TagSet>');
+  const tags = childrenOf(set, 'Tag');
   return checked(
     tags.map((tag) => [requiredText(tag, 'Key'), requiredText(tag, 'Value')] as const),
     countMax,

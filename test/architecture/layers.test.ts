@@ -36,6 +36,7 @@ const LAYERS: Readonly<Record<string, Layer>> = {
       'better-sqlite3',
       'fastify',
       'pino',
+      'saxes',
       'smol-toml',
       'ws',
     ],
