@@ -4,7 +4,14 @@ import { iterateBody, UPLOAD_IDLE_MS } from '../http/upload.ts';
 import { isClientWaiting } from '../requests/expectation.ts';
 import { principalName } from '../security/principal.ts';
 import type { Authenticated } from './authentication.ts';
-import { algorithmOf, type Checksum, claimedChecksum, claimedMd5, PayloadCheck } from './checksums.ts';
+import {
+  algorithmOf,
+  type Checksum,
+  type ChecksumAlgorithm,
+  claimedChecksum,
+  claimedMd5,
+  PayloadCheck,
+} from './checksums.ts';
 import { decodeChunks } from './chunked-body.ts';
 import { S3Error } from './s3-error.ts';
 
@@ -41,19 +48,30 @@ export function removerOf({ principal }: S3Call): { readonly by?: string } {
   return principal.kind === 'client' ? { by: principalName(principal) } : {};
 }
 
+export interface BodyChecksums {
+  /** To compute if the client claims none of its own. */
+  readonly algorithm?: ChecksumAlgorithm | null;
+  /** The checksums in the headers are not of the body. */
+  readonly areOfObject?: true;
+}
+
 /** @throws S3Error `MissingContentLength`, `InvalidDigest`, `InvalidRequest` */
-export function bodyOf(call: S3Call): ReceivedBody {
+export function bodyOf(call: S3Call, checksums: BodyChecksums = {}): ReceivedBody {
   const { request, payload } = call;
   const lengthBytes = lengthOf(call);
   const source = iterateBody(request.raw);
   const chunks = payload.kind === 'chunks' ? decodeChunks(source, payload.signatures, lengthBytes) : null;
-  const ofHeader = claimedChecksum(request.headers);
+  const ofHeader = checksums.areOfObject ? null : claimedChecksum(request.headers);
   const trailer = header(call, 'x-amz-trailer')?.toLowerCase();
   const announced = trailer?.startsWith('x-amz-checksum-')
     ? algorithmOf(trailer.slice('x-amz-checksum-'.length))
     : null;
   const algorithm =
-    ofHeader?.algorithm ?? announced ?? algorithmOf(header(call, 'x-amz-sdk-checksum-algorithm'));
+    ofHeader?.algorithm ??
+    announced ??
+    algorithmOf(header(call, 'x-amz-sdk-checksum-algorithm')) ??
+    checksums.algorithm ??
+    null;
   const claimed = (): Pick<Checksum, 'algorithm' | 'value'> | null => {
     if (ofHeader !== null) return ofHeader;
     const ofTrailer = chunks === null ? null : claimedChecksum(Object.fromEntries(chunks.trailers));
@@ -82,8 +100,12 @@ function lengthOf(call: S3Call): number {
 }
 
 /** Reads a body into memory, and checks it. @throws S3Error `EntityTooLarge` */
-export async function readBody(call: S3Call, bytesMax: number): Promise<Buffer> {
-  const { body, check, lengthBytes } = bodyOf(call);
+export async function readBody(
+  call: S3Call,
+  bytesMax: number,
+  checksums: BodyChecksums = {},
+): Promise<Buffer> {
+  const { body, check, lengthBytes } = bodyOf(call, checksums);
   if (lengthBytes > bytesMax)
     throw new S3Error('EntityTooLarge', `The document is larger than ${bytesMax} bytes`);
   const parts: Buffer[] = [];
