@@ -34,8 +34,9 @@ import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { authenticate, verifyPolicy } from './authentication.ts';
 import { BucketOperations } from './bucket-operations.ts';
 import { type BucketRoot, Buckets } from './buckets.ts';
-import type { S3Call } from './call.ts';
+import { header, type S3Call } from './call.ts';
 import { addCorsHeaders } from './cors.ts';
+import { OWNER } from './list-objects.ts';
 import { MultipartUploads } from './multipart.ts';
 import { MultipartOperations } from './multipart-operations.ts';
 import { ObjectOperations } from './object-operations.ts';
@@ -233,6 +234,7 @@ class S3Service {
     if (isFormOf(request, known)) return this.#form(call);
     const operation = this.#operations.find(call);
     this.#names.set(request, operation.name);
+    assertOwner(call);
     this.#assertAllowed(principal, operation.role, bucket);
     const isAllowed = origin !== undefined && bucket !== null && (await this.#addCors(call, bucket));
     // Without credentials, any page could do what its user may.
@@ -295,6 +297,15 @@ class S3Service {
       this.#assertAllowed(principal, 'write', bucket.name);
       call.request.log.debug({ principal: principalName(principal) }, 'form with a signed policy');
     });
+  }
+}
+
+/** All buckets have one owner. @throws S3Error `AccessDenied` if the client expects another one */
+function assertOwner(call: S3Call): void {
+  for (const name of ['x-amz-expected-bucket-owner', 'x-amz-source-expected-bucket-owner']) {
+    const expected = header(call, name);
+    if (expected !== undefined && expected !== OWNER.ID)
+      throw new S3Error('AccessDenied', `${name} is "${expected}", but "${OWNER.ID}" owns all buckets here`);
   }
 }
 

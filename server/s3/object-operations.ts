@@ -18,6 +18,7 @@ import {
   objectEtag,
 } from './object-record.ts';
 import type { ChangeConditions, FoundObject, NewObject, ObjectStore } from './object-store.ts';
+import { refuseAcl, refuseHeaders } from './refusals.ts';
 import { S3Error } from './s3-error.ts';
 import { tagsOfHeader, tagsOfXml, tagsXml } from './tags.ts';
 import { httpSecondsIso } from './times.ts';
@@ -253,25 +254,12 @@ const NOT_IMPLEMENTED_HEADERS = [
   ...['x-amz-object-lock-mode', 'x-amz-object-lock-retain-until-date', 'x-amz-object-lock-legal-hold'],
   ...['x-amz-website-redirect-location', 'x-amz-write-offset-bytes'],
   ...['x-amz-copy-source-server-side-encryption-customer-algorithm'],
-  ...['x-amz-grant-read', 'x-amz-grant-write', 'x-amz-grant-read-acp', 'x-amz-grant-write-acp'],
-  'x-amz-grant-full-control',
 ];
-const PRIVATE_ACLS: ReadonlySet<string> = new Set([
-  'private',
-  'bucket-owner-full-control',
-  'bucket-owner-read',
-]);
 
 /** Refuses what would be forgotten otherwise. @throws S3Error `NotImplemented`, `InvalidStorageClass` */
 export function refuseUnknown(call: S3Call): void {
-  const found = NOT_IMPLEMENTED_HEADERS.find((name) => header(call, name) !== undefined);
-  if (found !== undefined) throw new S3Error('NotImplemented', `The header ${found} is not implemented`);
-  const acl = header(call, 'x-amz-acl');
-  if (acl !== undefined && !PRIVATE_ACLS.has(acl))
-    throw new S3Error(
-      'NotImplemented',
-      `Access control lists other than "private" are not implemented: "${acl}"`,
-    );
+  refuseHeaders(call, NOT_IMPLEMENTED_HEADERS);
+  refuseAcl(call);
   const storage = header(call, 'x-amz-storage-class');
   if (storage !== undefined && storage !== 'STANDARD')
     throw new S3Error('InvalidStorageClass', `The storage class is STANDARD, not "${storage}"`);

@@ -15,8 +15,8 @@ import {
   GetObjectCommand,
   UploadPartCommand,
 } from '@aws-sdk/client-s3';
-import { patientWorld } from '../patient-world.ts';
 import { isLong } from '../long.ts';
+import { patientWorld } from '../patient-world.ts';
 import { startS3Cluster } from './s3-cluster.ts';
 import { clientOf } from './s3-server.ts';
 
@@ -68,9 +68,7 @@ test('an object of many parts passes in bounded memory', { timeout: 3_600_000 },
   );
   t.diagnostic(`${PARTS} parts of ${PART_BYTES / MIB} MiB uploaded after ${seconds()} s`);
   const Parts = etags.map((ETag, index) => ({ ETag, PartNumber: index + 1 }));
-  await client.send(
-    new CompleteMultipartUploadCommand({ ...target, UploadId, MultipartUpload: { Parts } }),
-  );
+  await client.send(new CompleteMultipartUploadCommand({ ...target, UploadId, MultipartUpload: { Parts } }));
   t.diagnostic(`completed after ${seconds()} s`);
   const expected = createHash('sha256');
   for (const part of etags.keys()) for (const block of blocksOf(part)) expected.update(block);
