@@ -11,10 +11,8 @@ import { Semaphore } from './semaphore.ts';
 
 /** Size of one write, rounded to whole objects. */
 const CHUNK_BYTES = 1024 * 1024;
-/** Writes in flight of one upload or copy: they keep the replicas busy while the next bytes arrive. */
+/** Writes in flight of one upload: they keep the replicas busy while the next bytes arrive. */
 const IN_FLIGHT_MAX = 4;
-/** What is copied from its beginning to its end, in one operation after the other: a hole in it takes one. */
-const COPY_BYTES = 64 * 1024 * 1024;
 /** Writes in flight of all uploads; each holds a chunk in memory. */
 const IN_FLIGHT_ALL_MAX = 32;
 /** Concurrent uploads; each holds a chunk that is being filled. */
@@ -32,14 +30,6 @@ export interface CopySource {
   /** Only in the version of `attributes`. */
   readonly exact?: true;
   readonly range?: { readonly start: number; readonly end: number };
-}
-
-/** A part of a source, and where it begins in the copy. */
-interface CopyPart {
-  readonly source: CopySource;
-  readonly start: number;
-  readonly end: number;
-  readonly toOffset: number;
 }
 
 /** Writes bodies to unlinked files in bounded memory: a client faster than the replicas is slowed by its connection. */
@@ -68,7 +58,11 @@ export class Uploads {
 
   /** Fills `file` with the contents of `sources`, which its primary reads. @throws ServiceError `busy` if they change */
   async copy(file: Attributes, ...sources: readonly CopySource[]): Promise<FileState> {
-    return this.#fillAndFinish(file, () => this.#copy(file.inode as FileId, sources));
+    return this.#fillAndFinish(file, async () => {
+      let offset = 0;
+      for (const source of sources) offset += await this.#copy(file.inode as FileId, source, offset);
+      return offset;
+    });
   }
 
   /** Flushes the file (or seals it, by the volume's policy), settles it, and checks its size. */
@@ -114,72 +108,31 @@ export class Uploads {
     }
   }
 
-  /** Copies in pieces, and checks at the end that each source was of one version all the time. @returns the bytes */
-  async #copy(file: FileId, sources: readonly CopySource[]): Promise<number> {
-    const states = await this.#statesOf(sources);
-    const pieces: CopyPart[] = [];
-    let toOffset = 0;
-    for (const [index, source] of sources.entries()) {
-      const { contents, sizeBytes } = states[index] as FileState;
-      if (source.exact && contentVersionCompare(contents, source.attributes.contents) !== 0)
-        throw changedSource(source);
-      const { start, end } = source.range ?? { start: 0, end: sizeBytes };
-      for (let from = start; from < end; from += COPY_BYTES) {
-        const until = Math.min(end, from + COPY_BYTES);
-        pieces.push({ source, start: from, end: until, toOffset: toOffset + from - start });
-      }
-      toOffset += end - start;
-    }
-    await inParallel(pieces, async (parts) => {
-      // Of its own: a session has one copy at a time, so that each says which are answered.
-      const session = this.#gateway.drawSession();
-      let number = 0;
-      for (const part of parts) number = await this.#copyPart(file, part, session, number);
-    });
-    const after = await this.#statesOf(sources);
-    const changed = sources.find(
-      (_, index) =>
-        contentVersionCompare((states[index] as FileState).contents, (after[index] as FileState).contents) !==
-        0,
-    );
-    if (changed !== undefined) throw changedSource(changed);
-    return toOffset;
-  }
-
-  async #statesOf(sources: readonly CopySource[]): Promise<FileState[]> {
-    const states = new Array<FileState>(sources.length);
-    await inParallel([...sources.entries()], async (entries) => {
-      for (const [index, source] of entries)
-        states[index] = await this.#gateway.files.state(inodeOf(source), shownOf(source));
-    });
-    return states;
-  }
-
-  /** @param number of the session's last request @returns the new one */
-  async #copyPart(
-    file: FileId,
-    { source, start, end, toOffset }: CopyPart,
-    session: number,
-    number: number,
-  ): Promise<number> {
-    let last = number;
-    for (let offset = start; offset < end; ) {
-      last++;
+  /** Copies in pieces, and checks at the end that the source was of one version all the time. @returns the bytes */
+  async #copy(file: FileId, { attributes, exact, range }: CopySource, toOffset: number): Promise<number> {
+    const { inode, snapshot } = attributes;
+    const source = inode as FileId;
+    const shown = snapshot === undefined ? {} : { snapshot };
+    const before = await this.#gateway.files.state(source, shown);
+    if (exact && contentVersionCompare(before.contents, attributes.contents) !== 0)
+      throw changedSource(source);
+    const { start, end } = range ?? { start: 0, end: before.sizeBytes };
+    const session = this.#gateway.drawSession();
+    let offset = start;
+    for (let number = 1; offset < end; number++) {
       const order = {
-        ...{ from: inodeOf(source), ...shownOf(source) },
+        ...{ from: source, ...shown },
         ...{ fromOffset: offset, toOffset: toOffset + offset - start, length: end - offset },
       };
-      const request = { session, number: last, since: 0, answered: last - 1 };
-      await this.#permits.acquire();
-      const { offset: reached } = await this.#gateway.files
-        .copy(file, request, order)
-        .finally(() => this.#permits.release());
+      const request = { session, number, since: 0, answered: number - 1 };
+      const { offset: reached } = await this.#gateway.files.copy(file, request, order);
       const next = reached - toOffset + start;
-      // The source has become shorter.
-      if (next === offset) throw changedSource(source);
+      if (next === offset) break;
       offset = next;
     }
-    return last;
+    const after = await this.#gateway.files.state(source, shown);
+    if (offset === end && contentVersionCompare(before.contents, after.contents) === 0) return end - start;
+    throw changedSource(source);
   }
 
   async #write(
@@ -281,40 +234,8 @@ export function inUseUntilNs(wallMs: number): string {
   return (BigInt(wallMs + IN_USE_MS) * 1_000_000n).toString();
 }
 
-function inodeOf({ attributes }: CopySource): FileId {
-  return attributes.inode as FileId;
-}
-
-function shownOf({ attributes: { snapshot } }: CopySource): { readonly snapshot?: number } {
-  return snapshot === undefined ? {} : { snapshot };
-}
-
-/** Shares items among concurrent work; after a failure it begins no other item, and ends once all have ended. */
-async function inParallel<Item>(
-  items: readonly Item[],
-  work: (items: Iterable<Item>) => Promise<void>,
-): Promise<void> {
-  let isFailed = false;
-  const rest = items.values();
-  const shared = function* (): Generator<Item> {
-    while (!isFailed) {
-      const { done, value } = rest.next();
-      if (done) return;
-      yield value;
-    }
-  };
-  const running = Array.from({ length: Math.min(IN_FLIGHT_MAX, items.length) }, () =>
-    work(shared()).catch((error: unknown) => {
-      isFailed = true;
-      throw error;
-    }),
-  );
-  for (const result of await Promise.allSettled(running))
-    if (result.status === 'rejected') throw result.reason;
-}
-
-function changedSource(source: CopySource): ServiceError {
-  return new ServiceError('busy', `File ${inodeOf(source)} was changed while it was copied: retry`);
+function changedSource(source: number): ServiceError {
+  return new ServiceError('busy', `File ${source} was changed while it was copied: retry`);
 }
 
 function throwFailure(failure: { readonly error: unknown } | null): void {

@@ -309,7 +309,7 @@ export class BucketOperations {
     return call.reply.code(204).send();
   }
 
-  /** The only access control list that there is: the owner may do everything, and nobody else anything. */
+  /** The only access control list that there is: the owner may do everything, others nothing. */
   async acl(call: S3Call, check: () => Promise<unknown>): Promise<FastifyReply> {
     await check();
     const xmlns = 'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="CanonicalUser"';

@@ -39,7 +39,7 @@ import { httpSecondsIso, isoOfMs } from './times.ts';
 import { childrenOf, childText, requiredText, XML_DECLARATION, xmlError, xmlParse, xmlRoot } from './xml.ts';
 
 const DOCUMENT_BYTES_MAX = 4 * 1024 * 1024;
-/** A completion that takes longer is answered piece by piece, so that no client gives up. */
+/** A completion that takes longer is answered piece by piece, so that no client aborts it. */
 const SILENT_MS_MAX = 5_000;
 
 export interface MultipartOperationsParts {

@@ -3,9 +3,9 @@
  *
  *     PUT /one/a%20b?x=y header=value body=text as=name
  *
- * Other words than `header=value`: `body=` the body; `fill=a:5MiB` a body of one letter; `xml=` with all that follows,
- * `keys=2` a request that deletes so many keys; `complete=1:$a,2:$b` completes an upload with these parts. `as=` names
- * the upload or entity tag of the answer, for `$name` in later requests and in answers. `FILES PUT /...` is a request of the REST
+ * Other words: `body=` the body; `fill=a:5MiB` a body of one letter; `xml=` a body of all that follows; `keys=2` a
+ * request that deletes so many keys; `complete=1:$a,2:$b` completes an upload with these parts. `as=` names the upload or
+ * the entity tag of the answer, for `$name` in later requests and in answers. `FILES PUT /...` is a request of the REST
  * interface. The answer has the status, with the code of an error, then headers, then elements without times and owners.
  */
 import { fileURLToPath } from 'node:url';

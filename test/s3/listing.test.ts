@@ -34,7 +34,25 @@ const CHARACTERS = [
 const BUCKET = { name: 'main', volume: 'main', names: [] };
 
 const text = (maxLength: number) => fc.string({ unit: fc.constantFrom(...CHARACTERS), maxLength });
-const key = fc.string({ unit: fc.constantFrom(...CHARACTERS), minLength: 1, maxLength: 7 });
+const NAMES = [
+  'a',
+  'a-',
+  'a.',
+  'a ',
+  'a~',
+  'a-b',
+  'b',
+  '-',
+  'a\u{10ffff}',
+  'a\u{1f600}',
+  'a\ufffd',
+  '\u{1f600}',
+  '\ue000',
+];
+const name = fc.oneof({ weight: 4, arbitrary: fc.constantFrom(...NAMES) }, text(3));
+const key = fc
+  .tuple(fc.array(name, { minLength: 1, maxLength: 3 }), fc.constantFrom('', '', '/'))
+  .map(([names, end]) => names.join('/') + end);
 
 interface Case {
   readonly keys: readonly string[];
