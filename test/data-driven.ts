@@ -15,6 +15,8 @@ import { test } from 'node:test';
 
 /** Answers the commands of one block, each a line split at spaces. Throwing fails the block. */
 export type Handler = (commands: readonly string[][]) => string;
+/** The same for systems that answer later. */
+export type LateHandler = (commands: readonly string[][]) => string | Promise<string>;
 
 interface Block {
   /** Comments and blank lines before the commands, unchanged. */
@@ -31,7 +33,7 @@ const DASHES = '----';
  *
  * @param start makes a handler with fresh state; called once per file
  */
-export function playConversations(folder: string, start: (name: string) => Handler): void {
+export function playConversations(folder: string, start: (name: string) => LateHandler): void {
   for (const file of readdirSync(folder).sort()) {
     if (!file.endsWith('.txt')) continue;
     const path = join(folder, file);
@@ -57,14 +59,14 @@ export function conversationDiffers(path: string, handler: Handler): string | nu
   return null;
 }
 
-function playFile(path: string, handler: Handler): void {
+async function playFile(path: string, handler: LateHandler): Promise<void> {
   const { blocks, rest } = blocksRead(readFileSync(path, 'utf8'));
   assert.ok(blocks.length > 0, `${path} has a block`);
   const rewrite = process.env.REWRITE !== undefined;
   let text = '';
   for (const block of blocks) {
     const commands = block.commands.map((line) => line.trim().split(/\s+/));
-    const answer = handler(commands).trimEnd();
+    const answer = (await handler(commands)).trimEnd();
     if (!rewrite) assert.equal(answer, block.answer, `${path}:${block.line}`);
     text += [...block.preface, ...block.commands, DASHES, answer].join('\n');
     text += '\n\n';

@@ -3,7 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { assertVolumeGranted } from '../security/volume-scope.ts';
 import type { Bucket, Buckets } from './buckets.ts';
-import { readBody, refuseVersion, removerOf, type S3Call } from './call.ts';
+import { header, readBody, refuseVersion, removerOf, type S3Call } from './call.ts';
 import { CORS_XATTR, type CorsRule, corsOfXml, corsXml, decodeCors, encodeCors } from './cors.ts';
 import { KeyWalk } from './key-walk.ts';
 import {
@@ -17,6 +17,7 @@ import {
   tokenOf,
 } from './list-objects.ts';
 import type { ObjectStore } from './object-store.ts';
+import { refuseAcl, refuseUnknownOfBucket } from './refusals.ts';
 import { removalConditions } from './removal-conditions.ts';
 import { S3Error, s3ErrorOf } from './s3-error.ts';
 import { tagsOfXml, tagsXml } from './tags.ts';
@@ -35,6 +36,8 @@ const DOCUMENT_BYTES_MAX = 2 * 1024 * 1024;
 const DELETIONS_MAX = 1_000;
 const DELETIONS_PARALLEL = 16;
 const BUCKET_TAGS_MAX = 50;
+/** The version of objects without versions. */
+const NULL_VERSION = 'null';
 /** Any region signs; this one is reported. */
 export const REGION = 'us-east-1';
 
@@ -79,6 +82,7 @@ export class BucketOperations {
 
   async createBucket(call: S3Call, { name, volume }: Bucket): Promise<FastifyReply> {
     if (call.principal.kind === 'client') assertVolumeGranted(call.principal.grant, volume);
+    refuseUnknownOfBucket((name) => header(call, name));
     const document = await readBody(call, DOCUMENT_BYTES_MAX);
     if (document.length > 0) xmlParse(document, 'CreateBucketConfiguration');
     await this.#parts.buckets.create(name);
@@ -120,10 +124,9 @@ export class BucketOperations {
     const [prefix, delimiter] = [query.get('prefix') ?? '', query.get('delimiter') ?? ''];
     const countMax = countOf(query.get('max-keys'), 'max-keys', LIST_MAX);
     const token = query.get('continuation-token');
-    if (isSecond && token === '') throw new S3Error('InvalidArgument', 'The continuation token is incorrect');
     const marker = (isSecond ? query.get('start-after') : query.get('marker')) ?? '';
-    const start =
-      isSecond && token !== undefined ? positionOf(token) : markerPosition(marker, prefix, delimiter);
+    const isContinued = isSecond && token !== undefined && token !== '';
+    const start = isContinued ? positionOf(token) : markerPosition(marker, prefix, delimiter);
     const { objects, prefixes, next } = await listKeys(this.#walk, bucket, {
       prefix,
       delimiter,
@@ -159,6 +162,41 @@ export class BucketOperations {
     });
   }
 
+  /** Objects without versions, as those of a bucket for which versions were never enabled. */
+  async listVersions(call: S3Call, bucket: Bucket): Promise<FastifyReply> {
+    const { query } = call;
+    await this.#parts.buckets.directoryOf(bucket);
+    const encode = encoderOf(query.get('encoding-type'));
+    const [prefix, delimiter] = [query.get('prefix') ?? '', query.get('delimiter') ?? ''];
+    const [marker, version] = [query.get('key-marker') ?? '', query.get('version-id-marker') ?? ''];
+    if (version !== '' && marker === '')
+      throw new S3Error('InvalidArgument', 'A version-id marker needs a key marker');
+    if (version !== '' && version !== NULL_VERSION)
+      throw new S3Error('InvalidArgument', `The version-id marker can only be "${NULL_VERSION}" here`);
+    const countMax = countOf(query.get('max-keys'), 'max-keys', LIST_MAX);
+    const { objects, prefixes, next } = await listKeys(this.#walk, bucket, {
+      ...{ prefix, delimiter, countMax },
+      start: markerPosition(marker, prefix, delimiter),
+    });
+    return sendXml(call, 'ListVersionsResult', {
+      Name: bucket.name,
+      Prefix: encode(prefix),
+      Delimiter: delimiter === '' ? undefined : encode(delimiter),
+      KeyMarker: encode(marker),
+      VersionIdMarker: version,
+      NextKeyMarker: next === null ? undefined : encode(next.after),
+      NextVersionIdMarker: next === null || next.past ? undefined : NULL_VERSION,
+      MaxKeys: countMax,
+      EncodingType: query.get('encoding-type'),
+      IsTruncated: next !== null,
+      Version: objects.map((object) => ({
+        ...objectXml(object, encode),
+        ...{ VersionId: NULL_VERSION, IsLatest: true, Owner: OWNER },
+      })),
+      CommonPrefixes: prefixes.map((one) => ({ Prefix: encode(one) })),
+    });
+  }
+
   async deleteObjects(call: S3Call, bucket: Bucket): Promise<FastifyReply> {
     const document = xmlParse(await readBody(call, DOCUMENT_BYTES_MAX), 'Delete');
     await this.#parts.buckets.directoryOf(bucket);
@@ -186,11 +224,11 @@ export class BucketOperations {
           await this.#parts.objects.remove(bucket, key, removalConditions(texts), removal);
         };
         results[place] = await remove().then(
-          () => ({ Deleted: { Key: key } }),
+          () => ({ Deleted: { Key: key, VersionId: version } }),
           (error: unknown) => {
             if (!(error instanceof ServiceError)) throw error;
             const { s3: Code, message: Message } = s3ErrorOf(error);
-            return { Error: { Key: key, Code, Message } };
+            return { Error: { Key: key, VersionId: version, Code, Message } };
           },
         );
       }
@@ -280,6 +318,23 @@ export class BucketOperations {
       Owner: OWNER,
       AccessControlList: { Grant: { Grantee: new XmlAttributed(xmlns, OWNER), Permission: 'FULL_CONTROL' } },
     });
+  }
+
+  /** Sets the only access control list that there is. @throws S3Error `NotImplemented` for others */
+  async putAcl(call: S3Call, check: () => Promise<unknown>): Promise<FastifyReply> {
+    refuseAcl((name) => header(call, name));
+    const document = await readBody(call, DOCUMENT_BYTES_MAX);
+    await check();
+    if (document.length === 0) return call.reply.send();
+    const lists = childrenOf(xmlParse(document, 'AccessControlPolicy'), 'AccessControlList');
+    const isPrivate = lists
+      .flatMap((list) => childrenOf(list, 'Grant'))
+      .every((grant) => {
+        const ids = childrenOf(grant, 'Grantee').map((grantee) => childText(grantee, 'ID'));
+        return childText(grant, 'Permission') === 'FULL_CONTROL' && ids.every((id) => id === OWNER.ID);
+      });
+    if (isPrivate && lists.length > 0) return call.reply.send();
+    throw new S3Error('NotImplemented', 'Access control lists other than "private" are not implemented');
   }
 }
 

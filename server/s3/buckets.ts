@@ -31,6 +31,8 @@ const NO_SEARCH = new URLSearchParams();
 const REPLICAS_DEFAULT = 3;
 const OBJECT_BYTES = 128 * 1024;
 const PAGE = 1_000;
+/** Attempts to remove a directory in which other requests create entries. */
+const REMOVALS_MAX = 100;
 
 export function bucketPath({ volume, names }: Bucket, below: readonly string[] = []): FilePath {
   return { volume, names: [...names, ...below], directory: false, search: NO_SEARCH };
@@ -159,10 +161,16 @@ export class Buckets {
 
 /** Removes a directory with all that is in it. A concurrent removal of it is no failure. */
 export async function removeWholeTree(gateway: Gateway, path: FilePath): Promise<void> {
-  try {
-    while ((await removeTree(gateway, path, { trash: false })).more);
-  } catch (error) {
-    if (!(error instanceof ServiceError) || error.code !== 'not-found') throw error;
+  for (let attempt = 1; ; attempt++) {
+    try {
+      while ((await removeTree(gateway, path, { trash: false })).more);
+      return;
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      if (error.code === 'not-found') return;
+      // Another request has created an entry meanwhile, as a part of an upload that is being aborted.
+      if (error.code !== 'not-empty' || attempt === REMOVALS_MAX) throw error;
+    }
   }
 }
 
@@ -171,5 +179,5 @@ export function noSuchBucket(name: string): S3Error {
 }
 
 function isBucketName(name: string): boolean {
-  return NAME.test(name) && !name.includes('..') && !ADDRESS.test(name);
+  return NAME.test(name) && !/[.-]\.|\.-/.test(name) && !ADDRESS.test(name);
 }

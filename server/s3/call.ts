@@ -58,18 +58,27 @@ export function refuseVersion(version: string | undefined): void {
   );
 }
 
+export interface BodyChecksums {
+  /** To compute if the client claims none of its own. */
+  readonly algorithm?: ChecksumAlgorithm | null;
+  /** The checksums in the headers are not of the body. */
+  readonly areOfObject?: true;
+}
+
 /** @throws S3Error `MissingContentLength`, `InvalidDigest`, `InvalidRequest` */
-export function bodyOf(call: S3Call): ReceivedBody {
+export function bodyOf(call: S3Call, checksums: BodyChecksums = {}): ReceivedBody {
   const { request, payload } = call;
   const lengthBytes = lengthOf(call);
   const source = iterateBody(request.raw);
   const chunks = payload.kind === 'chunks' ? decodeChunks(source, payload.signatures, lengthBytes) : null;
-  const ofHeader = claimedChecksum(request.headers);
+  const ofHeader = checksums.areOfObject ? null : claimedChecksum(request.headers);
   const announced = trailersOf(call);
   const algorithm =
     ofHeader?.algorithm ??
     announcedAlgorithm(announced) ??
-    algorithmOf(header(call, 'x-amz-sdk-checksum-algorithm'));
+    algorithmOf(header(call, 'x-amz-sdk-checksum-algorithm')) ??
+    checksums.algorithm ??
+    null;
   const claimed = (): Pick<Checksum, 'algorithm' | 'value'> | null => {
     assertTrailers(chunks?.trailers ?? NO_TRAILERS, announced);
     if (ofHeader !== null || chunks === null) return ofHeader;
@@ -119,8 +128,12 @@ function lengthOf(call: S3Call): number {
 }
 
 /** Reads a body into memory, and checks it. @throws S3Error `EntityTooLarge` */
-export async function readBody(call: S3Call, bytesMax: number): Promise<Buffer> {
-  const { body, check, lengthBytes } = bodyOf(call);
+export async function readBody(
+  call: S3Call,
+  bytesMax: number,
+  checksums: BodyChecksums = {},
+): Promise<Buffer> {
+  const { body, check, lengthBytes } = bodyOf(call, checksums);
   if (lengthBytes > bytesMax)
     throw new S3Error('EntityTooLarge', `The document is larger than ${bytesMax} bytes`);
   const parts: Buffer[] = [];

@@ -95,6 +95,11 @@ export function checksumTypeOf(text: string | undefined): ChecksumType | null {
   throw new S3Error('InvalidRequest', `The checksum type "${text}" is none of ${CHECKSUM_TYPES.join(', ')}`);
 }
 
+/** Of uploads in parts. A CRC-64 is always of the whole object. */
+export function defaultChecksumType(algorithm: ChecksumAlgorithm): ChecksumType {
+  return algorithm === 'CRC64NVME' ? 'FULL_OBJECT' : 'COMPOSITE';
+}
+
 /** The checksum in headers, trailers or fields. @throws S3Error `InvalidRequest` for several, `BadDigest` for none */
 export function claimedChecksum(
   headers: Readonly<Record<string, string | readonly string[] | undefined>>,
@@ -149,6 +154,11 @@ export class PayloadCheck implements BodyCheck {
     this.#expected = expected;
     this.#sha256 = expected.sha256 === null ? null : createHash('sha256');
     this.#running = expected.algorithm === null ? null : NEW[expected.algorithm]();
+  }
+
+  /** Null: none is computed. */
+  get algorithm(): ChecksumAlgorithm | null {
+    return this.#expected.algorithm;
   }
 
   update(bytes: Uint8Array): void {

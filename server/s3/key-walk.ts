@@ -48,9 +48,9 @@ interface Entry {
  * comes after its name with a slash.
  */
 export class KeyWalk {
-  readonly #gateway: Gateway;
+  readonly #gateway: Pick<Gateway, 'query' | 'queryCatalog'>;
 
-  constructor(gateway: Gateway) {
+  constructor(gateway: Pick<Gateway, 'query' | 'queryCatalog'>) {
     this.#gateway = gateway;
   }
 
@@ -85,8 +85,17 @@ export class KeyWalk {
         };
       } else if (range.descends || !key.startsWith(range.prefix))
         yield* this.#directory(entry.attributes, key, range);
-      else if (isAfter(key, range)) yield { kind: 'directory', key };
+      else if (isAfter(key, range) || (await this.#hasLater(entry.attributes, key, range)))
+        yield { kind: 'directory', key };
     }
+  }
+
+  /** Whether keys in a directory that the position is in come after it. */
+  async #hasLater(directory: Attributes, path: string, range: WalkRange): Promise<boolean> {
+    if (!range.after.startsWith(path) || (range.past && range.after === path)) return false;
+    const one = { ...range, descends: true, countMax: 1 };
+    for await (const _ of this.#directory(directory, path, one)) return true;
+    return false;
   }
 
   /** The entries of a directory from the position on, in the order of their keys. */

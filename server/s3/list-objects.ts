@@ -56,7 +56,8 @@ export async function listKeys(walk: KeyWalk, bucket: Bucket, listing: Listing):
   return { objects, prefixes, next: null };
 }
 
-function commonPrefix(key: string, prefix: string, delimiter: string): string | null {
+/** What a key is grouped under; null: nothing. */
+export function commonPrefix(key: string, prefix: string, delimiter: string): string | null {
   if (delimiter === '') return null;
   const at = key.indexOf(delimiter, prefix.length);
   return at < 0 ? null : key.slice(0, at + delimiter.length);

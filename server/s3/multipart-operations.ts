@@ -5,9 +5,24 @@ import type { World } from '../../base/world.ts';
 import { countOf, sendXml } from './bucket-operations.ts';
 import type { Bucket, Buckets } from './buckets.ts';
 import { bodyOf, header, readBody, removerOf, type S3Call } from './call.ts';
-import { ALGORITHMS, algorithmOf, checksumElement, checksumTypeOf } from './checksums.ts';
-import { encoderOf, LIST_MAX, OWNER } from './list-objects.ts';
-import { type ClaimedPart, type MultipartUploads, PARTS_MAX } from './multipart.ts';
+import {
+  ALGORITHMS,
+  algorithmOf,
+  checksumElement,
+  checksumHeader,
+  checksumTypeOf,
+  defaultChecksumType,
+} from './checksums.ts';
+import { keyCompare } from './keys.ts';
+import { commonPrefix, encoderOf, LIST_MAX, OWNER } from './list-objects.ts';
+import {
+  type ClaimedObject,
+  type ClaimedPart,
+  type MultipartUploads,
+  PARTS_MAX,
+  type Upload,
+  uploadCompare,
+} from './multipart.ts';
 import {
   addChecksum,
   assertCopied,
@@ -15,10 +30,10 @@ import {
   checksumXml,
   describedBy,
   type ObjectOperations,
-  refuseUnknown,
 } from './object-operations.ts';
 import type { Computed } from './object-record.ts';
 import type { ObjectStore } from './object-store.ts';
+import { refuseUnknown } from './refusals.ts';
 import { S3Error, s3ErrorOf } from './s3-error.ts';
 import { httpSecondsIso, isoOfMs } from './times.ts';
 import { childrenOf, childText, requiredText, XML_DECLARATION, xmlError, xmlParse, xmlRoot } from './xml.ts';
@@ -47,19 +62,37 @@ export class MultipartOperations {
     refuseUnknown((name) => header(call, name));
     await this.#parts.buckets.directoryOf(bucket);
     const algorithm = algorithmOf(header(call, 'x-amz-checksum-algorithm'));
-    const checksumType = checksumTypeOf(header(call, 'x-amz-checksum-type'));
-    if (checksumType === 'FULL_OBJECT' && algorithm?.startsWith('SHA'))
-      throw new S3Error('InvalidRequest', `The checksum type FULL_OBJECT is not possible with ${algorithm}`);
+    const type = checksumTypeOf(header(call, 'x-amz-checksum-type'));
+    if (algorithm === null && type !== null)
+      throw new S3Error('InvalidRequest', 'x-amz-checksum-type needs x-amz-checksum-algorithm');
+    const isImpossible =
+      (type === 'FULL_OBJECT' && algorithm?.startsWith('SHA')) ||
+      (type === 'COMPOSITE' && algorithm === 'CRC64NVME');
+    if (isImpossible)
+      throw new S3Error('InvalidRequest', `The checksum type ${type} is not possible with ${algorithm}`);
+    const checksumType = algorithm === null ? null : (type ?? defaultChecksumType(algorithm));
     const initiatedMs = this.#parts.world.wallMs();
     const record = { key, ...describedBy(call), initiatedMs, algorithm, checksumType };
     const id = await this.#parts.uploads.create(bucket, record);
-    if (algorithm !== null) call.reply.header('x-amz-checksum-algorithm', algorithm);
+    if (algorithm !== null && checksumType !== null)
+      call.reply.header('x-amz-checksum-algorithm', algorithm).header('x-amz-checksum-type', checksumType);
     return sendXml(call, 'InitiateMultipartUploadResult', { Bucket: bucket.name, Key: key, UploadId: id });
   }
 
   async putPart(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
     const [id, number] = [uploadIdOf(call), partNumberOf(call)];
-    const computed = await this.#parts.uploads.putPart(bucket, key, id, number, bodyOf(call));
+    const { uploads } = this.#parts;
+    await this.#parts.buckets.directoryOf(bucket);
+    const upload = await uploads.find(bucket, key, id);
+    const { algorithm } = upload.record;
+    const body = bodyOf(call, { algorithm });
+    const claimed = body.check.algorithm;
+    if (algorithm !== null && claimed !== algorithm)
+      throw new S3Error(
+        'InvalidRequest',
+        `The upload was created with the checksum algorithm ${algorithm}, but the part has ${claimed}`,
+      );
+    const computed = await uploads.putPart(bucket, upload, number, body);
     call.reply.header('etag', `"${computed.etag}"`);
     if (computed.checksum !== undefined) addChecksum(call.reply, computed.checksum);
     return call.reply.send();
@@ -68,6 +101,7 @@ export class MultipartOperations {
   async copyPart(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
     const [id, number] = [uploadIdOf(call), partNumberOf(call)];
     const source = this.#parts.of.sourceOf(call);
+    await this.#parts.buckets.directoryOf(bucket);
     const found = await this.#parts.objects.find(source.bucket, source.key);
     assertCopied(call, found);
     const range = copyRange(header(call, 'x-amz-copy-source-range'), found.attributes.sizeBytes);
@@ -83,12 +117,18 @@ export class MultipartOperations {
 
   async complete(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
     const id = uploadIdOf(call);
-    const document = xmlParse(await readBody(call, DOCUMENT_BYTES_MAX), 'CompleteMultipartUpload');
-    const claimed = childrenOf(document, 'Part').map((part): ClaimedPart => {
+    await this.#parts.buckets.directoryOf(bucket);
+    const body = await readBody(call, DOCUMENT_BYTES_MAX, { areOfObject: true });
+    const document = xmlParse(body, 'CompleteMultipartUpload');
+    const parts = childrenOf(document, 'Part').map((part): ClaimedPart => {
       const number = Number(requiredText(part, 'PartNumber'));
-      const checksums = ALGORITHMS.flatMap((one) => childText(part, checksumElement(one)) ?? []);
-      return { number, etag: requiredText(part, 'ETag'), checksum: checksums[0] ?? null };
+      const [checksum = null] = ALGORITHMS.flatMap((algorithm) => {
+        const value = childText(part, checksumElement(algorithm));
+        return value === undefined ? [] : [{ algorithm, value }];
+      });
+      return { number, etag: requiredText(part, 'ETag'), checksum };
     });
+    const claimed = { ...claimedObject(call), parts };
     const conditions = changeConditionsOf(call);
     const result = (computed: Computed): string =>
       xmlRoot('CompleteMultipartUploadResult', {
@@ -146,6 +186,7 @@ export class MultipartOperations {
     const most = countOf(call.query.get('max-parts'), 'max-parts', LIST_MAX);
     const after = countOf(call.query.get('part-number-marker'), 'part-number-marker', PARTS_MAX);
     const marker = call.query.has('part-number-marker') ? after : 0;
+    const { record } = await this.#parts.uploads.find(bucket, key, id);
     const all = (await this.#parts.uploads.parts(bucket, key, id)).filter(({ number }) => number > marker);
     const shown = all.slice(0, most);
     return sendXml(call, 'ListPartsResult', {
@@ -159,6 +200,8 @@ export class MultipartOperations {
       NextPartNumberMarker: shown.at(-1)?.number ?? 0,
       MaxParts: most,
       IsTruncated: shown.length < all.length,
+      ChecksumAlgorithm: record.algorithm ?? undefined,
+      ChecksumType: record.checksumType ?? undefined,
       Part: shown.map(({ number, attributes, etag, checksum }) => ({
         PartNumber: number,
         LastModified: httpSecondsIso(attributes.modifiedNs),
@@ -176,36 +219,44 @@ export class MultipartOperations {
     const most = countOf(query.get('max-uploads'), 'max-uploads', LIST_MAX);
     const [prefix, delimiter] = [query.get('prefix') ?? '', query.get('delimiter') ?? ''];
     const [keyMarker, idMarker] = [query.get('key-marker') ?? '', query.get('upload-id-marker') ?? ''];
-    const all = (await this.#parts.uploads.list(bucket)).filter(({ record }) =>
-      record.key.startsWith(prefix),
-    );
-    // The marker may have been completed meanwhile: then later keys follow.
-    const at = all.findIndex(({ id, record }) => record.key === keyMarker && id === idMarker);
-    const later =
-      keyMarker === ''
-        ? all
-        : at >= 0
-          ? all.slice(at + 1)
-          : all.filter(({ record }) => record.key > keyMarker);
-    const groupOf = (key: string): string | null => {
-      const end = delimiter === '' ? -1 : key.indexOf(delimiter, prefix.length);
-      return end < 0 ? null : key.slice(0, end + delimiter.length);
-    };
-    const single = later.filter(({ record }) => groupOf(record.key) === null);
-    const shown = single.slice(0, most);
-    const groups = new Set(later.flatMap(({ record }) => groupOf(record.key) ?? []));
-    const last = shown.length < single.length ? shown.at(-1) : undefined;
+    const marker = { id: idMarker, record: { key: keyMarker } };
+    const groupOf = (key: string): string | null => commonPrefix(key, prefix, delimiter);
+    const later = (await this.#parts.uploads.list(bucket)).filter(({ id, record }) => {
+      const { key } = record;
+      if (!key.startsWith(prefix)) return false;
+      // Without the marker's upload, all uploads of its key are before it.
+      const isLater =
+        idMarker === '' ? keyCompare(key, keyMarker) > 0 : uploadCompare({ id, record }, marker) > 0;
+      // The marker of a page that ended with a group.
+      return isLater && !(keyMarker !== '' && groupOf(key) === keyMarker);
+    });
+    const shown: Upload[] = [];
+    const groups = new Set<string>();
+    let last: { readonly key: string; readonly id: string } | null = null;
+    let isTruncated = false;
+    for (const upload of later) {
+      const group = groupOf(upload.record.key);
+      if (group !== null && groups.has(group)) continue;
+      isTruncated = shown.length + groups.size === most;
+      if (isTruncated) break;
+      if (group === null) shown.push(upload);
+      else groups.add(group);
+      last = group === null ? { key: upload.record.key, id: upload.id } : { key: group, id: '' };
+    }
+    // As for objects, a page of none is the last one.
+    if (most === 0) isTruncated = false;
+    const next = isTruncated ? last : null;
     return sendXml(call, 'ListMultipartUploadsResult', {
       Bucket: bucket.name,
       KeyMarker: encode(keyMarker),
       UploadIdMarker: idMarker,
-      NextKeyMarker: last === undefined ? '' : encode(last.record.key),
-      NextUploadIdMarker: last?.id ?? '',
+      NextKeyMarker: next === null ? '' : encode(next.key),
+      NextUploadIdMarker: next?.id ?? '',
       Prefix: encode(prefix),
       Delimiter: delimiter === '' ? undefined : encode(delimiter),
       MaxUploads: most,
       EncodingType: query.get('encoding-type'),
-      IsTruncated: last !== undefined,
+      IsTruncated: isTruncated,
       Upload: shown.map(({ id, record }) => ({
         Key: encode(record.key),
         UploadId: id,
@@ -213,10 +264,29 @@ export class MultipartOperations {
         Owner: OWNER,
         StorageClass: 'STANDARD',
         Initiated: isoOfMs(record.initiatedMs),
+        ChecksumAlgorithm: record.algorithm ?? undefined,
+        ChecksumType: record.checksumType ?? undefined,
       })),
       CommonPrefixes: [...groups].map((Prefix) => ({ Prefix: encode(Prefix) })),
     });
   }
+}
+
+/** @throws S3Error `InvalidRequest`, `InvalidArgument` */
+function claimedObject(call: S3Call): Omit<ClaimedObject, 'parts'> {
+  const size = header(call, 'x-amz-mp-object-size');
+  if (size !== undefined && !/^\d{1,15}$/.test(size))
+    throw new S3Error('InvalidArgument', 'x-amz-mp-object-size is no number of bytes');
+  const claims = ALGORITHMS.flatMap((algorithm) => {
+    const value = header(call, checksumHeader(algorithm));
+    return value === undefined ? [] : [{ algorithm, value: value.trim() }];
+  });
+  if (claims.length > 1) throw new S3Error('InvalidRequest', 'Send one checksum only');
+  return {
+    sizeBytes: size === undefined ? null : Number(size),
+    checksum: claims[0] ?? null,
+    checksumType: checksumTypeOf(header(call, 'x-amz-checksum-type')),
+  };
 }
 
 function uploadIdOf({ query }: S3Call): string {

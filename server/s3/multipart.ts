@@ -11,7 +11,14 @@ import { type FilePath, volumePath } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { type Bucket, bucketPath, removeWholeTree } from './buckets.ts';
 import type { ReceivedBody } from './call.ts';
-import { type Checksum, type ChecksumAlgorithm, type ChecksumType, checksumOf } from './checksums.ts';
+import {
+  type Checksum,
+  type ChecksumAlgorithm,
+  type ChecksumType,
+  checksumOf,
+  defaultChecksumType,
+} from './checksums.ts';
+import { combinedCrc, isCombinable } from './crc-combine.ts';
 import { keyCompare, newKeyPath, UPLOADS_NAME } from './keys.ts';
 import type { Computed, Description } from './object-record.ts';
 import {
@@ -58,11 +65,21 @@ export interface UploadedPart {
   readonly checksum: Checksum | null;
 }
 
+type ClaimedChecksum = Pick<Checksum, 'algorithm' | 'value'>;
+
 /** What a client says of a part when it completes an upload. */
 export interface ClaimedPart {
   readonly number: number;
   readonly etag: string;
-  readonly checksum: string | null;
+  readonly checksum: ClaimedChecksum | null;
+}
+
+/** What a client says of the object when it completes an upload; null: nothing. */
+export interface ClaimedObject {
+  readonly parts: readonly ClaimedPart[];
+  readonly sizeBytes: number | null;
+  readonly checksum: ClaimedChecksum | null;
+  readonly checksumType: ChecksumType | null;
 }
 
 export interface MultipartParts {
@@ -92,7 +109,9 @@ export class MultipartUploads {
   async create(bucket: Bucket, record: UploadRecord): Promise<string> {
     newKeyPath(record.key);
     const { gateway, world } = this.#parts;
-    const id = world.randomBytes(16).toString('hex');
+    // Ids are in the order of time, for listings.
+    const id =
+      Math.floor(record.initiatedMs).toString(16).padStart(12, '0') + world.randomBytes(10).toString('hex');
     const make = (path: FilePath, xattr: string): Promise<unknown> =>
       gateway.durably({
         kind: 'make-directory',
@@ -128,15 +147,13 @@ export class MultipartUploads {
     return record?.key === key ? { upload: { id, record }, directory } : null;
   }
 
-  /** @throws S3Error `NoSuchUpload`, `InvalidArgument` */
+  /** @param upload as `find` returned it @throws S3Error `NoSuchUpload` */
   async putPart(
     bucket: Bucket,
-    key: string,
-    id: string,
+    { id }: Upload,
     number: number,
     { body, check, lengthBytes, announcedBytes }: ReceivedBody,
   ): Promise<Computed> {
-    await this.find(bucket, key, id);
     const path = partPath(bucket, id, number);
     const { files } = this.#parts;
     return this.#unlessEnded(id, async () => {
@@ -205,40 +222,58 @@ export class MultipartUploads {
 
   /**
    * Creates the object from its parts. A repetition, after an answer that was lost, gets the same answer.
-   * @throws S3Error `InvalidPart`, `InvalidPartOrder`, `EntityTooSmall`, `NoSuchUpload`, `PreconditionFailed`
+   * @throws S3Error `InvalidPart`, `InvalidPartOrder`, `EntityTooSmall`, `NoSuchUpload`, `PreconditionFailed`,
+   * `BadDigest`, `InvalidRequest`
    */
   async complete(
     bucket: Bucket,
     key: string,
     id: string,
-    claimed: readonly ClaimedPart[],
+    claimed: ClaimedObject,
     conditions: ChangeConditions,
     removal: { readonly by?: string },
   ): Promise<Computed> {
-    const { objects } = this.#parts;
+    const { objects, gateway } = this.#parts;
     const found = await this.#findOrNull(bucket, key, id);
     if (found === null) return this.#completedBefore(bucket, key, id);
-    const parts = chosenParts(await this.#partsIn(found.directory), claimed);
-    const { record } = found.upload;
-    const computed = computedOfParts(parts, record);
-    const { headers, meta, tags } = record;
-    const object = { bucket, key, conditions, removal, record: { headers, meta, tags, upload: id } };
-    await objects.putCopy(object, async () => ({
-      sources: parts.map(({ attributes }) => ({ attributes })),
-      computed,
-    }));
-    await removeWholeTree(this.#parts.gateway, uploadPath(bucket, id));
-    return computed;
+    const stored = await this.#partsIn(found.directory);
+    try {
+      const parts = chosenParts(stored, claimed.parts);
+      const { record } = found.upload;
+      const computed = computedOfParts(parts, record);
+      assertClaimed(claimed, parts, computed, record);
+      const { headers, meta, tags } = record;
+      const object = { bucket, key, conditions, removal, record: { headers, meta, tags, upload: id } };
+      await objects.putCopy(object, async () => ({
+        sources: parts.map(({ attributes }) => ({ attributes })),
+        computed,
+      }));
+      await removeWholeTree(gateway, uploadPath(bucket, id));
+      return computed;
+    } catch (error) {
+      // Another request may have completed the upload, and removed its parts, meanwhile.
+      const isLate =
+        error instanceof ServiceError &&
+        (error.code === 'not-found' || error.code === 'bad-request' || error.code === 'precondition-failed');
+      const before = isLate ? await this.#completedOrNull(bucket, key, id) : null;
+      if (before !== null) return before;
+      if (isLate && (await this.#findOrNull(bucket, key, id)) === null) throw noSuchUpload(id);
+      throw error;
+    }
   }
 
   async #completedBefore(bucket: Bucket, key: string, id: string): Promise<Computed> {
+    const computed = await this.#completedOrNull(bucket, key, id);
+    if (computed === null) throw noSuchUpload(id);
+    return computed;
+  }
+
+  async #completedOrNull(bucket: Bucket, key: string, id: string): Promise<Computed | null> {
     const found = await this.#parts.objects.find(bucket, key).catch((error: unknown) => {
       if (error instanceof S3Error && error.s3 === 'NoSuchKey') return null;
       throw error;
     });
-    const computed = found === null ? null : computedOf(found.record, found.attributes);
-    if (found?.record.upload !== id || computed === null) throw noSuchUpload(id);
-    return computed;
+    return found?.record.upload === id ? computedOf(found.record, found.attributes) : null;
   }
 
   /** @throws S3Error `NoSuchUpload` */
@@ -271,12 +306,7 @@ export class MultipartUploads {
       if (!page.more || last === undefined) break;
       after = last;
     }
-    return uploads.toSorted(
-      (a, b) =>
-        keyCompare(a.record.key, b.record.key) ||
-        a.record.initiatedMs - b.record.initiatedMs ||
-        (a.id < b.id ? -1 : 1),
-    );
+    return uploads.toSorted(uploadCompare);
   }
 
   /** Removes expired uploads of a bucket, once an hour at most; the request does not wait for it. */
@@ -295,6 +325,14 @@ export class MultipartUploads {
       if (!(error instanceof ServiceError)) throw error;
     });
   }
+}
+
+/** By key, then by time. */
+export function uploadCompare(
+  a: { readonly id: string; readonly record: Pick<UploadRecord, 'key'> },
+  b: { readonly id: string; readonly record: Pick<UploadRecord, 'key'> },
+): number {
+  return keyCompare(a.record.key, b.record.key) || (a.id === b.id ? 0 : a.id < b.id ? -1 : 1);
 }
 
 function uploadPath(bucket: Bucket, id: string): FilePath {
@@ -341,7 +379,8 @@ function chosenParts(parts: readonly UploadedPart[], claimed: readonly ClaimedPa
     const part = byNumber.get(number);
     if (part === undefined || part.etag.replaceAll('"', '') !== etag.replaceAll('"', ''))
       throw new S3Error('InvalidPart', `Part ${number} was not uploaded, or has another entity tag`);
-    if (checksum !== null && part.checksum !== null && part.checksum.value !== checksum)
+    const { algorithm, value } = part.checksum ?? {};
+    if (checksum !== null && (checksum.algorithm !== algorithm || checksum.value !== value))
       throw new S3Error('InvalidPart', `Part ${number} has another checksum`);
     return part;
   });
@@ -371,19 +410,64 @@ function computedOfParts(
     if (last?.[0] === attributes.sizeBytes) last[1]++;
     else sizes.push([attributes.sizeBytes, 1]);
   }
-  const checksums = parts.flatMap(({ checksum }) =>
-    checksum?.algorithm === algorithm ? [checksum.value] : [],
-  );
-  const isComposite =
-    algorithm !== null && checksumType !== 'FULL_OBJECT' && checksums.length === parts.length;
-  const composite = isComposite
-    ? `${checksumOf(algorithm, Buffer.concat(checksums.map((value) => Buffer.from(value, 'base64'))))}-${parts.length}`
-    : null;
+  const checksum = checksumOfParts(parts, algorithm, checksumType);
   return {
     etag: `${md5.digest('hex')}-${parts.length}`,
     parts: sizes,
-    ...(composite === null || algorithm === null
-      ? {}
-      : { checksum: { algorithm, value: composite, type: 'COMPOSITE' as const } }),
+    ...(checksum === null ? {} : { checksum }),
   };
+}
+
+/**
+ * The checksum of an object, from those of its parts; null if a part has none, as parts that were copied. Without an
+ * algorithm of the upload, CRCs that all parts have are combined.
+ */
+function checksumOfParts(
+  parts: readonly UploadedPart[],
+  ofUpload: ChecksumAlgorithm | null,
+  typeOfUpload: ChecksumType | null,
+): Checksum | null {
+  const algorithm = ofUpload ?? parts[0]?.checksum?.algorithm;
+  if (algorithm === undefined) return null;
+  const values = parts.flatMap(({ checksum, attributes: { sizeBytes } }) =>
+    checksum?.algorithm === algorithm ? [{ crc: Buffer.from(checksum.value, 'base64'), sizeBytes }] : [],
+  );
+  if (values.length < parts.length) return null;
+  const type = ofUpload === null ? 'FULL_OBJECT' : (typeOfUpload ?? defaultChecksumType(ofUpload));
+  if (type === 'COMPOSITE') {
+    const value = checksumOf(algorithm, Buffer.concat(values.map(({ crc }) => crc)));
+    return { algorithm, value: `${value}-${parts.length}`, type };
+  }
+  if (!isCombinable(algorithm)) return null;
+  return { algorithm, value: combinedCrc(algorithm, values).toString('base64'), type };
+}
+
+/** @throws S3Error `InvalidRequest`, `BadDigest` */
+function assertClaimed(
+  { sizeBytes, checksum, checksumType }: ClaimedObject,
+  parts: readonly UploadedPart[],
+  computed: Computed,
+  record: UploadRecord,
+): void {
+  const size = parts.reduce((sum, { attributes }) => sum + attributes.sizeBytes, 0);
+  if (sizeBytes !== null && sizeBytes !== size)
+    throw new S3Error(
+      'InvalidRequest',
+      `x-amz-mp-object-size is ${sizeBytes}, but the parts have ${size} bytes`,
+    );
+  const type = computed.checksum?.type ?? record.checksumType;
+  if (checksumType !== null && checksumType !== type)
+    throw new S3Error(
+      'InvalidRequest',
+      `The upload has the checksum type ${type ?? 'of none'}, not ${checksumType}`,
+    );
+  if (checksum === null) return;
+  const { algorithm, value } = computed.checksum ?? {};
+  if (algorithm === undefined || algorithm !== checksum.algorithm)
+    throw new S3Error('InvalidRequest', `The upload has no checksum ${checksum.algorithm} to compare`);
+  if (checksum.value !== value && checksum.value !== value?.replace(/-\d+$/, ''))
+    throw new S3Error(
+      'BadDigest',
+      `The ${algorithm} of the request is ${checksum.value}, but the object has ${value}`,
+    );
 }

@@ -20,6 +20,7 @@ import {
   objectEtag,
 } from './object-record.ts';
 import type { ChangeConditions, FoundObject, NewObject, ObjectStore } from './object-store.ts';
+import { refuseUnknown } from './refusals.ts';
 import { removalConditions } from './removal-conditions.ts';
 import { S3Error } from './s3-error.ts';
 import { tagsOfHeader, tagsOfXml, tagsXml } from './tags.ts';
@@ -205,15 +206,6 @@ export class ObjectOperations {
   }
 
   /** The only list that there is, is set already. */
-  async putAcl(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
-    refuseUnknown((name) => header(call, name));
-    const document = await readBody(call, DOCUMENT_BYTES_MAX);
-    await this.#parts.objects.find(bucket, key, { live: false });
-    if (document.length > 0 || header(call, 'x-amz-acl') === undefined)
-      throw new S3Error('NotImplemented', 'Access control lists are set by x-amz-acl: private');
-    return call.reply.send();
-  }
-
   async getTags(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
     const { record } = await this.#parts.objects.find(bucket, key, { live: false });
     return sendXml(call, 'Tagging', tagsXml(record.tags ?? {}));
@@ -266,48 +258,11 @@ function newObject(call: S3Call, bucket: Bucket, key: string, record: NewObject[
   return { bucket, key, conditions: changeConditionsOf(call), record, removal: removerOf(call) };
 }
 
-const NOT_IMPLEMENTED_HEADERS = [
-  ...['x-amz-server-side-encryption', 'x-amz-server-side-encryption-customer-algorithm'],
-  ...['x-amz-object-lock-mode', 'x-amz-object-lock-retain-until-date', 'x-amz-object-lock-legal-hold'],
-  ...['x-amz-website-redirect-location', 'x-amz-write-offset-bytes'],
-  ...['x-amz-copy-source-server-side-encryption-customer-algorithm'],
-  ...['x-amz-grant-read', 'x-amz-grant-write', 'x-amz-grant-read-acp', 'x-amz-grant-write-acp'],
-  'x-amz-grant-full-control',
-];
 const ATTRIBUTES: ReadonlySet<string> = new Set([
   ...['ETag', 'Checksum', 'ObjectParts', 'StorageClass', 'ObjectSize'],
 ]);
 /** Parts in one answer. */
 const PARTS_MAX = 1_000;
-/** Lists that have a name, beside the private ones. */
-const OTHER_ACLS: ReadonlySet<string> = new Set([
-  ...['public-read', 'public-read-write', 'authenticated-read', 'aws-exec-read', 'log-delivery-write'],
-]);
-const PRIVATE_ACLS: ReadonlySet<string> = new Set([
-  'private',
-  'bucket-owner-full-control',
-  'bucket-owner-read',
-]);
-
-/** Refuses what would be forgotten otherwise. @throws S3Error `NotImplemented`, `InvalidStorageClass` */
-export function refuseUnknown(textOf: (name: string) => string | undefined): void {
-  const found = NOT_IMPLEMENTED_HEADERS.find((name) => textOf(name) !== undefined);
-  if (found !== undefined) throw new S3Error('NotImplemented', `The header ${found} is not implemented`);
-  refuseAcl(textOf('x-amz-acl'));
-  const storage = textOf('x-amz-storage-class');
-  if (storage !== undefined && storage !== 'STANDARD')
-    throw new S3Error('InvalidStorageClass', `The storage class is STANDARD, not "${storage}"`);
-}
-
-/** @throws S3Error `NotImplemented` for a list that is not private, `InvalidArgument` for none */
-function refuseAcl(acl: string | undefined): void {
-  if (acl === undefined || PRIVATE_ACLS.has(acl)) return;
-  if (!OTHER_ACLS.has(acl)) throw new S3Error('InvalidArgument', `There is no access control list "${acl}"`);
-  throw new S3Error(
-    'NotImplemented',
-    `Access control lists other than "private" are not implemented: "${acl}"`,
-  );
-}
 
 /** Checks the conditions on the source of a copy. @throws S3Error `PreconditionFailed` */
 export function assertCopied(call: S3Call, { attributes, record }: FoundObject): void {

@@ -230,7 +230,9 @@ export class ObjectStore {
       await changeUnderConditions(gateway, target, precondition, false, (expect) =>
         gateway.durably({ kind: 'unlink', place, expect, ...removal }),
       ).catch(async (error: unknown) => {
-        if (!(error instanceof ServiceError) || error instanceof S3Error) throw error;
+        // What is not there is removed, whatever the condition.
+        const isGone = error instanceof S3Error && error.s3 === 'NoSuchKey';
+        if (!(error instanceof ServiceError) || (error instanceof S3Error && !isGone)) throw error;
         if (!NOWHERE.has(error.code) && error.code !== 'is-directory') throw error;
         await this.#parts.buckets.directoryOf(bucket);
       });

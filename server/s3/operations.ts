@@ -156,6 +156,10 @@ function bucketRows({
   add('GET', 'acl', 'GetBucketAcl', 'read', (call, bucket) =>
     of.acl(call, () => buckets.directoryOf(bucket)),
   );
+  add('PUT', 'acl', 'PutBucketAcl', owner, (call, bucket) =>
+    of.putAcl(call, () => buckets.directoryOf(bucket)),
+  );
+  add('GET', 'versions', 'ListObjectVersions', 'read', (call, bucket) => of.listVersions(call, bucket));
   const fixed = (
     subresource: Subresource,
     name: string,
@@ -215,7 +219,9 @@ function objectRows({
   add('GET', 'acl', 'GetObjectAcl', 'read', (call, bucket, key) =>
     ofBuckets.acl(call, () => objects.find(bucket, key)),
   );
-  add('PUT', 'acl', 'PutObjectAcl', 'write', (call, bucket, key) => of.putAcl(call, bucket, key));
+  add('PUT', 'acl', 'PutObjectAcl', 'write', (call, bucket, key) =>
+    ofBuckets.putAcl(call, () => objects.find(bucket, key)),
+  );
   add('POST', 'uploads', 'CreateMultipartUpload', 'write', (call, bucket, key) =>
     ofUploads.create(call, bucket, key),
   );
