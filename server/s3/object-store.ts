@@ -230,9 +230,8 @@ export class ObjectStore {
       await changeUnderConditions(gateway, target, precondition, false, (expect) =>
         gateway.durably({ kind: 'unlink', place, expect, ...removal }),
       ).catch(async (error: unknown) => {
-        // What is not there is removed, whatever the condition.
-        const isGone = error instanceof S3Error && error.s3 === 'NoSuchKey';
-        if (!(error instanceof ServiceError) || (error instanceof S3Error && !isGone)) throw error;
+        if (!(error instanceof ServiceError) || error instanceof S3Error) throw error;
+        // What is not there is removed.
         if (!NOWHERE.has(error.code) && error.code !== 'is-directory') throw error;
         await this.#parts.buckets.directoryOf(bucket);
       });

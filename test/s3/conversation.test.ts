@@ -6,7 +6,8 @@
  * Other words: `body=` the body; `fill=a:5MiB` a body of one letter; `xml=` a body of all that follows; `keys=2` a
  * request that deletes so many keys; `complete=1:$a,2:$b` completes an upload with these parts. `as=` names the upload
  * or the entity tag of the answer, for `$name` in later requests and in answers. `FILES PUT /...` is a request of the
- * REST interface. The answer has the status, with the code of an error, then headers, then elements without times and owners.
+ * REST interface. The answer has the status, with the code of an error, then headers, then elements without times and
+ * owners.
  */
 import { fileURLToPath } from 'node:url';
 import { playConversations } from '../data-driven.ts';
