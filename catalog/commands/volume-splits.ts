@@ -134,6 +134,8 @@ function visitChild(tables: Tables, { catalog, volume, part }: MoveRow, child: I
   if (outside !== null)
     return `inode ${child.id} has the placement class of directory ${outside}, which is not in it: set or clear its own`;
   inodes.setVolume(child, volume);
+  // It may be retained since the split began.
+  if (child.retainNs !== null) tables.volumes.noteRetained(volume, child.retainNs);
   if (isDirectory) splits.addDirectory(catalog, child.id);
   return null;
 }

@@ -8,7 +8,7 @@ import { preconditionFailure } from '../terminal/failure.ts';
 import { prefetch } from '../transfer/prefetch.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { type BackupStore, LINK_SUFFIX } from './backup-store.ts';
-import { type Link, namingLink, openLink, readLinks } from './chain.ts';
+import { type Link, latestOf, namingLink, openLink, readLinks } from './chain.ts';
 import { type LinkTotals, linkBegin, type WrittenStep, writeLink } from './link-records.ts';
 import { sealStream } from './sealed-stream.ts';
 
@@ -67,10 +67,9 @@ export async function baseOf(
 ): Promise<Link> {
   const { links, unreadable } = await readLinks(store, secret);
   const { root } = (await client.query({ kind: 'volume', name: volume }, call)).volume;
-  const base = links
-    .filter(({ begin }) => begin.root === root && (since === 'last' || begin.snapshot.name === since))
-    .toSorted((a, b) => a.begin.snapshot.serial - b.begin.snapshot.serial)
-    .at(-1);
+  const base = latestOf(
+    links.filter(({ begin }) => begin.root === root && (since === 'last' || begin.snapshot.name === since)),
+  );
   const what = since === 'last' ? `volume "${volume}"` : `snapshot ${volume}@${since}`;
   if (base === undefined) {
     const [bad] = unreadable;
@@ -81,9 +80,12 @@ export async function baseOf(
         : `${bad.name} cannot be read: ${bad.why}`,
     );
   }
-  const { name, serial } = base.begin.snapshot;
+  const { name, serial, madeNs } = base.begin.snapshot;
   const { snapshots } = await client.query({ kind: 'snapshots', volume }, call);
-  if (snapshots.some((one) => one.serial === serial)) return base;
+  // Another cluster's volume may have the same number, and snapshots with the same serials.
+  const isBase = (one: SnapshotInfo): boolean =>
+    one.serial === serial && one.name === name && one.madeNs === madeNs;
+  if (snapshots.some(isBase)) return base;
   throw preconditionFailure(
     `Cannot make an increment of ${base.name}: its snapshot ${volume}@${name} was removed`,
     'make a full backup, without --since',

@@ -51,15 +51,20 @@ export async function readLinks(store: BackupStore, secret: Buffer | null): Prom
 /** The backups that lead to a snapshot, the full one first. @param snapshot null: the latest */
 export function chainTo(store: BackupStore, { links, unreadable }: Links, snapshot: string | null): Link[] {
   const others = unreadable.map(({ name, why }) => `cannot read ${name}: ${why}`).join('; ');
-  const found = links
-    .filter(({ begin }) => snapshot === null || begin.snapshot.name === snapshot)
-    .toSorted((a, b) => a.begin.snapshot.serial - b.begin.snapshot.serial)
-    .at(-1);
+  if (snapshot === null && unreadable.length > 0)
+    throw damaged(`Cannot tell the latest backup in ${store.place}`, `${others}; choose one with --snapshot`);
+  const found = latestOf(links.filter(({ begin }) => snapshot === null || begin.snapshot.name === snapshot));
   if (found === undefined) {
     const what = snapshot === null ? 'backup' : `backup of a snapshot "${snapshot}"`;
     throw damaged(`There is no ${what} in ${store.place}`, others || listOf(links));
   }
   return linksTo(store, links, found, others);
+}
+
+/** By time: serial numbers begin anew with each volume. */
+export function latestOf(links: readonly Link[]): Link | undefined {
+  const timeOf = ({ begin }: Link): bigint => BigInt(begin.snapshot.madeNs);
+  return links.toSorted((a, b) => (timeOf(a) < timeOf(b) ? -1 : 1)).at(-1);
 }
 
 function listOf(links: readonly Link[]): string {
@@ -92,7 +97,7 @@ export function mismatchOf(base: Link, link: Link): string | null {
   const { from, root, snapshot } = link.begin;
   const { snapshot: of } = base.begin;
   if (base.begin.root !== root) return 'they are of different volumes';
-  if (from === null || from.serial !== of.serial || from.name !== of.name)
+  if (from === null || from.serial !== of.serial || from.name !== of.name || from.madeNs !== of.madeNs)
     return `it begins at snapshot "${from?.name ?? ''}", and that one ends at "${of.name}"`;
   return snapshot.serial > of.serial ? null : 'it is of an earlier snapshot';
 }

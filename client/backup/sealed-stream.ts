@@ -104,6 +104,8 @@ async function* openChunks(
 ): AsyncGenerator<Buffer, void, undefined> {
   if (key !== null && secret === null)
     throw new SealedStreamError('it is encrypted: give the key with --key-file, or a passphrase');
+  if (key === null && secret !== null)
+    throw new SealedStreamError('it is not encrypted, so anybody may have written it: leave out the key');
   const fileKey = key === null || secret === null ? null : await unwrapKey(secret, key);
   if (!isEqual(headerTag(text, fileKey), Buffer.from(tag, 'base64')))
     throw new SealedStreamError('its header is damaged');

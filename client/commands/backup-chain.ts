@@ -105,7 +105,10 @@ export async function runChainBackup(
   // The next increment continues this backup.
   const previous = base?.begin.snapshot.name;
   if (previous !== undefined && given === undefined && isChainSnapshot(previous))
-    await removeSnapshot(client, volume, previous, call);
+    await removeSnapshot(client, volume, previous, call).catch((error: unknown) => {
+      // It is retained, and stays.
+      if (!(error instanceof ServiceError) || error.code !== 'protected') throw error;
+    });
   if (json) printJson({ volume, ...written, encrypted: secret !== null });
   else printLine(`${written.name}: ${describe(written)}${secret === null ? '' : ', encrypted'}`);
 }

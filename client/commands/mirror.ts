@@ -4,6 +4,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { isVolumeName } from '../../wire/access.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { ClusterClient } from '../cluster/cluster-client.ts';
+import type { HeldLease } from '../lease/held-lease.ts';
 import { NamedLeaseClient } from '../lease/named-lease-client.ts';
 import { MirrorEnd } from '../mirror/mirror-end.ts';
 import { mirrorMetrics, writeMetrics } from '../mirror/mirror-metrics.ts';
@@ -163,11 +164,14 @@ async function mirrorOn(
   const mirror = new Mirror({ source, target, replace: options.replace === true, state, report, changed });
   for (;;) {
     try {
-      await underLease(leases, sourceLease(source.volume, options.name), call, (outer) =>
-        underLease(otherLeases, targetLease(target.volume), outer, async ({ signal }) => {
+      await underLease(leases, sourceLease(source.volume, options.name), call, (outer, own) =>
+        underLease(otherLeases, targetLease(target.volume), outer, async ({ signal }, other) => {
           for (;;) {
             const startedMs = systemWorld.nowMs();
-            await mirror.cycle({ signal });
+            await mirror.cycle({ signal }, () => {
+              own.assertHeld();
+              other.assertHeld();
+            });
             reportCycle(state, names, startedMs);
             if (options.once) return;
             await systemWorld.sleep(Math.max(0, startedMs + options.every - systemWorld.nowMs()), { signal });
@@ -203,12 +207,12 @@ async function underLease(
   leases: NamedLeaseClient,
   name: string,
   call: AbortOptions,
-  work: (call: AbortOptions) => Promise<void>,
+  work: (call: AbortOptions, lease: Pick<HeldLease, 'assertHeld'>) => Promise<void>,
 ): Promise<void> {
   const owner = `leasehold mirror@${hostname()}, process ${process.pid}`;
   const lease = await leases.acquire(name, { ttlMs: TTL_MS, owner, signal: call.signal });
   try {
-    await work({ signal: AbortSignal.any([call.signal, lease.lost]) });
+    await work({ signal: AbortSignal.any([call.signal, lease.lost]) }, lease);
   } finally {
     await lease.release().catch((error: unknown) => {
       // It ends by itself; what matters is why the work has ended.

@@ -3,12 +3,12 @@
  * their numbers: the applier knows the copy of each inode of the source. What is renamed, and a removed directory,
  * waits in a staging directory meanwhile, so that the order of the steps does not matter.
  */
-import type { Place } from '../../wire/catalog-api.ts';
+import type { Attributes, Place } from '../../wire/catalog-api.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import { generalFailure } from '../terminal/failure.ts';
 import { BoundedTransfers } from '../transfer/bounded-transfers.ts';
 import type { CallOptions } from '../transport/exchange.ts';
-import type { DifferenceRecord, Name, Node } from './difference-records.ts';
+import type { ContentsPiece, DifferenceRecord, DifferenceStep, Name, Node } from './difference-records.ts';
 import { type Pieces, TargetFiles } from './target-files.ts';
 
 const TRANSFERS_AT_ONCE = 16;
@@ -69,6 +69,27 @@ export class DifferenceApplier {
         return this.#remove(record);
       case 'add':
         return this.#add(record);
+    }
+  }
+
+  /**
+   * Executes all steps and completes them. A failure is thrown once no transfer is in progress: it would change what
+   * comes next.
+   */
+  async run(
+    steps: AsyncIterable<DifferenceStep>,
+    contentsOf: (file: Attributes) => Pieces,
+    onStep: () => void = () => undefined,
+  ): Promise<void> {
+    try {
+      for await (const { record, file } of steps) {
+        await this.apply(record, file === null ? none() : contentsOf(file));
+        onStep();
+      }
+      await this.finish();
+    } catch (error) {
+      await this.#transfers.settled();
+      throw error;
     }
   }
 
@@ -193,3 +214,5 @@ export class DifferenceApplier {
     );
   }
 }
+
+async function* none(): AsyncGenerator<ContentsPiece, void, undefined> {}

@@ -4,7 +4,7 @@ import type { ClusterClient } from '../cluster/cluster-client.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { changePages } from './change-pages.ts';
 import { DifferenceApplier } from './difference-applier.ts';
-import type { ContentsPiece, DifferenceStep } from './difference-records.ts';
+import type { DifferenceStep } from './difference-records.ts';
 import { fileContents } from './file-contents.ts';
 import { nodeOf, xattrsOf } from './snapshot-difference.ts';
 
@@ -29,9 +29,7 @@ export async function undoDifference(
   const { volume } = range;
   const { root } = (await client.query({ kind: 'volume', name: volume }, call)).volume;
   const applier = new DifferenceApplier(client, { volume, root }, copies, call);
-  for await (const { record, file } of new Undo(client, range, call).steps())
-    await applier.apply(record, file === null ? none() : fileContents(client, file, call));
-  await applier.finish();
+  await applier.run(new Undo(client, range, call).steps(), (file) => fileContents(client, file, call));
   return applier.records;
 }
 
@@ -120,5 +118,3 @@ class Undo {
     }
   }
 }
-
-async function* none(): AsyncGenerator<ContentsPiece, void, undefined> {}

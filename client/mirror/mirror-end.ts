@@ -42,6 +42,13 @@ export class MirrorEnd {
       });
   }
 
+  /** Removes a snapshot that is not needed any more. A retained one stays. */
+  async removeOld(name: string, call: CallOptions): Promise<void> {
+    await this.remove(name, call).catch((error: unknown) => {
+      if (!(error instanceof ServiceError) || error.code !== 'protected') throw error;
+    });
+  }
+
   /** Runs `work` with a snapshot of the volume as it is now. */
   async withPresent<Value>(
     call: CallOptions,

@@ -4,15 +4,14 @@
  * only state are the snapshots at both ends: whatever has ended before its time, the target is first made as it was at
  * its latest complete copy, and then gets the differences since.
  */
-import { ServiceError } from '../../base/errors.ts';
+import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';
 import { isSame } from '../difference/change-pages.ts';
 import { DifferenceApplier } from '../difference/difference-applier.ts';
-import type { ContentsPiece } from '../difference/difference-records.ts';
 import { fileContents } from '../difference/file-contents.ts';
 import { differenceBytes, snapshotDifference } from '../difference/snapshot-difference.ts';
 import { OwnCopies, undoDifference } from '../difference/undo-difference.ts';
-import { generalFailure, preconditionFailure } from '../terminal/failure.ts';
+import { preconditionFailure } from '../terminal/failure.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { matchInodes } from './matching-inodes.ts';
 import type { MirrorEnd } from './mirror-end.ts';
@@ -67,10 +66,13 @@ export class Mirror {
     this.#target = parts.target;
   }
 
-  /** Copies the present state of the source. After a failure, the next cycle starts over from the latest copy. */
-  async cycle(call: CallOptions): Promise<void> {
+  /**
+   * Copies the present state of the source. After a failure, the next cycle starts over from the latest copy.
+   * @param assertHeld throws if another process may be the mirror by now: a stopped one learns it late
+   */
+  async cycle(call: CallOptions, assertHeld: () => void): Promise<void> {
     try {
-      await this.#cycle(call);
+      await this.#cycle(call, assertHeld);
       this.#parts.state.cycles += 1;
     } catch (error) {
       this.#copies = null;
@@ -81,12 +83,12 @@ export class Mirror {
     }
   }
 
-  async #cycle(call: CallOptions): Promise<void> {
+  async #cycle(call: CallOptions, assertHeld: () => void): Promise<void> {
     const { state, changed } = this.#parts;
     const base = await this.#begin(call);
     const copies = await this.#restoreBase(base, call);
     state.copied = base === null ? null : { number: base.number, madeNs: base.source.madeNs };
-    const next = await this.#nextSnapshot(call);
+    const next = await this.#nextSnapshot(base, call);
     const { volume, client } = this.#source;
     const range = { volume, from: base?.source.serial ?? null, to: next.snapshot.serial };
     const totalBytes = await differenceBytes(client, range, call);
@@ -100,14 +102,17 @@ export class Mirror {
       copies,
       call,
     );
-    for await (const { record, file } of snapshotDifference(client, range, call)) {
-      await applier.apply(record, file === null ? none() : fileContents(client, file, call));
-      state.pendingBytes = Math.max(0, totalBytes - applier.bytes);
-    }
-    await applier.finish();
-    await this.#target.create(this.#target.names.copy(next.number), call);
-    // The copy before may be removed only when this one survives a power failure.
+    await applier.run(
+      snapshotDifference(client, range, call),
+      (file) => fileContents(client, file, call),
+      () => {
+        state.pendingBytes = Math.max(0, totalBytes - applier.bytes);
+      },
+    );
+    // A loss of power may have undone changes: then the flush fails, and no snapshot shows them as a copy.
     await this.#target.client.flushCatalog(call);
+    assertHeld();
+    await this.#target.create(this.#target.names.copy(next.number), call);
     this.#copies = copies;
     this.#hasStarted = true;
     state.pendingBytes = 0;
@@ -126,15 +131,20 @@ export class Mirror {
         `promote it first with "leasehold mirror promote ${this.#source.volume}"`,
       );
     const base = latestCommon(names.copies(sources), names.copies(targets));
-    if (!targets.some(({ name }) => name === names.target)) await this.#takeOver(base, call);
+    const marker = targets.find(({ name }) => name === names.target);
+    // Copies of which the source has no snapshot are another mirror's, or of a source that was lost.
+    const areOlder = (serial: number): boolean =>
+      [...names.copies(targets).values()].every((copy) => copy.serial < serial);
+    const isOwn = marker !== undefined && (base !== null || areOlder(marker.serial));
+    if (!isOwn) await this.#takeOver(base, marker !== undefined, call);
     return base;
   }
 
-  /** The target is not marked as the copy: it is new, or was promoted, or has nothing to do with the mirror. */
-  async #takeOver(base: Base | null, call: CallOptions): Promise<void> {
+  /** The target is not this mirror's copy: it is new, or was promoted, or has nothing to do with the mirror. */
+  async #takeOver(base: Base | null, isMarked: boolean, call: CallOptions): Promise<void> {
     const { volume, names } = this.#target;
     const { replace, report } = this.#parts;
-    const isUsed = base !== null || !(await this.#target.isEmpty(call));
+    const isUsed = base !== null || isMarked || !(await this.#target.isEmpty(call));
     if (isUsed && !replace)
       throw preconditionFailure(
         `Cannot mirror to volume "${volume}": it has contents of its own, or was promoted`,
@@ -146,6 +156,7 @@ export class Mirror {
       report(`what was in ${volume} is kept as ${volume}@${kept}`);
     }
     if (base === null && isUsed) await this.#clear(call);
+    if (isMarked) await this.#target.remove(names.target, call);
     await this.#target.create(names.target, call);
   }
 
@@ -167,11 +178,14 @@ export class Mirror {
 
   /** Makes the target as it was at the latest copy. @returns the copies of the source's inodes */
   async #restoreBase(base: Base | null, call: CallOptions): Promise<Map<number, number>> {
-    const { volume, client, names } = this.#target;
+    const { volume, client } = this.#target;
     const known = this.#copies;
-    const targets = await this.#target.snapshots(call);
-    const to = base?.target ?? targets.find(({ name }) => name === names.target);
-    if (to === undefined) throw generalFailure(`The snapshot ${volume}@${names.target} was removed`);
+    if (base === null) {
+      // Of a first copy that was interrupted.
+      await this.#clear(call);
+      return new Map();
+    }
+    const to = base.target;
     const own = new OwnCopies();
     const isClean = await this.#target.withPresent(call, async ({ serial: now }) => {
       if (await isSame(client, { volume, from: to.serial, to: now }, call)) return true;
@@ -179,7 +193,6 @@ export class Mirror {
       this.#reportUndone(steps);
       return false;
     });
-    if (base === null) return new Map();
     if (isClean && known !== null) return known;
     const copies = new Map<number, number>();
     await matchInodes(
@@ -204,12 +217,16 @@ export class Mirror {
 
   /** Not that of an interrupted cycle, of which nothing is left: the present state is as good a one. */
   async #nextSnapshot(
+    base: Base | null,
     call: CallOptions,
   ): Promise<{ readonly number: number; readonly snapshot: SnapshotInfo }> {
     const { names } = this.#source;
     const sources = names.copies(await this.#source.snapshots(call));
     const targets = names.copies(await this.#target.snapshots(call));
     const number = Math.max(0, ...sources.keys(), ...targets.keys()) + 1;
+    // Cycles that failed leave theirs, and a volume has a bounded number.
+    for (const old of sources.keys())
+      if (old !== base?.number) await this.#source.removeOld(names.copy(old), call);
     return { number, snapshot: await this.#source.create(names.copy(number), call) };
   }
 
@@ -217,9 +234,9 @@ export class Mirror {
     const { names } = this.#source;
     const sources = names.copies(await this.#source.snapshots(call));
     for (const number of sources.keys())
-      if (number !== latest) await this.#source.remove(names.copy(number), call);
+      if (number !== latest) await this.#source.removeOld(names.copy(number), call);
     const targets = [...names.copies(await this.#target.snapshots(call)).keys()].sort((a, b) => b - a);
-    for (const number of targets.slice(COPIES_KEPT)) await this.#target.remove(names.copy(number), call);
+    for (const number of targets.slice(COPIES_KEPT)) await this.#target.removeOld(names.copy(number), call);
   }
 }
 
@@ -293,9 +310,10 @@ export function behindMs(nowMs: number, madeNs: string): number {
   return Math.max(0, Math.round(nowMs - Number(BigInt(madeNs) / 1_000_000n)));
 }
 
+/** Later cycles fail alike: `protected` is a file of the target that is retained or immutable. */
+const LASTING: ReadonlySet<ErrorCode> = new Set(['unauthorized', 'forbidden', 'protected']);
+
 /** @returns whether a later cycle may succeed; also after changes that others made in the target meanwhile */
 export function isPassing(error: unknown): error is ServiceError {
-  return error instanceof ServiceError && error.code !== 'unauthorized' && error.code !== 'forbidden';
+  return error instanceof ServiceError && !LASTING.has(error.code);
 }
-
-async function* none(): AsyncGenerator<ContentsPiece, void, undefined> {}

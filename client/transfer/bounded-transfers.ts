@@ -26,6 +26,11 @@ export class BoundedTransfers {
     this.#throwFailure();
   }
 
+  /** Resolves when no transfer is in flight, whether they succeed or not. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#all);
+  }
+
   #throwFailure(): void {
     if (this.#failure !== null) throw this.#failure.error;
   }

@@ -75,7 +75,7 @@ export async function changeUnderConditions<Result>(
 }
 
 function isOutdated(error: unknown, current: Attributes | null): boolean {
-  if (!(error instanceof ServiceError)) return false;
+  if (!(error instanceof ServiceError) || error.details.outdated !== undefined) return false;
   return error.code === 'precondition-failed' || (error.code === 'not-found' && current !== null);
 }
 

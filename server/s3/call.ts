@@ -69,8 +69,10 @@ export interface BodyChecksums {
 export function bodyOf(call: S3Call, checksums: BodyChecksums = {}): ReceivedBody {
   const { request, payload } = call;
   const lengthBytes = lengthOf(call);
-  const source = iterateBody(request.raw);
-  const chunks = payload.kind === 'chunks' ? decodeChunks(source, payload.signatures, lengthBytes) : null;
+  const chunks =
+    payload.kind === 'chunks'
+      ? decodeChunks(iterateBody(request.raw), payload.signatures, lengthBytes)
+      : null;
   const ofHeader = checksums.areOfObject ? null : claimedChecksum(request.headers);
   const announced = trailersOf(call);
   const algorithm =
@@ -87,8 +89,17 @@ export function bodyOf(call: S3Call, checksums: BodyChecksums = {}): ReceivedBod
   const sha256 = payload.kind === 'plain' ? payload.sha256 : null;
   const check = new PayloadCheck({ md5: claimedMd5(request.headers), sha256, algorithm, claimed });
   request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());
-  const body = Readable.from(chunks?.body ?? source, { objectMode: false });
+  const body = chunks === null ? request.raw : decodedBody(call, chunks.body);
   return { body, check, lengthBytes, announcedBytes: isClientWaiting(request.raw) ? lengthBytes : null };
+}
+
+/** If its reader leaves it early, its error must not end the process, and the rest must be drained. */
+function decodedBody({ request, reply }: S3Call, chunks: AsyncIterable<Buffer>): Readable {
+  const body = Readable.from(chunks, { objectMode: false });
+  body.on('error', () => undefined);
+  body.once('close', () => request.raw.resume());
+  reply.raw.once('finish', () => body.destroy());
+  return body;
 }
 
 const NO_TRAILERS: ReadonlyMap<string, string> = new Map();
@@ -134,12 +145,17 @@ export async function readBody(
   checksums: BodyChecksums = {},
 ): Promise<Buffer> {
   const { body, check, lengthBytes } = bodyOf(call, checksums);
-  if (lengthBytes > bytesMax)
-    throw new S3Error('EntityTooLarge', `The document is larger than ${bytesMax} bytes`);
+  const tooLarge = (): S3Error =>
+    new S3Error('EntityTooLarge', `The document is larger than ${bytesMax} bytes`);
+  if (lengthBytes > bytesMax) throw tooLarge();
   const parts: Buffer[] = [];
-  for await (const part of body.iterator({ destroyOnReturn: false })) {
-    check.update(part as Buffer);
-    parts.push(part as Buffer);
+  let received = 0;
+  // The length of a body in chunks of HTTP is not known before.
+  for await (const part of iterateBody(body)) {
+    received += part.length;
+    if (received > bytesMax) throw tooLarge();
+    check.update(part);
+    parts.push(part);
   }
   check.check();
   return Buffer.concat(parts);

@@ -19,7 +19,6 @@ import {
   type ClaimedObject,
   type ClaimedPart,
   type MultipartUploads,
-  PARTS_MAX,
   type Upload,
   uploadCompare,
 } from './multipart.ts';
@@ -32,6 +31,7 @@ import {
   type ObjectOperations,
 } from './object-operations.ts';
 import type { Computed } from './object-record.ts';
+import { PARTS_MAX } from './object-record.ts';
 import type { ObjectStore } from './object-store.ts';
 import { refuseUnknown } from './refusals.ts';
 import { S3Error, s3ErrorOf } from './s3-error.ts';

@@ -27,6 +27,7 @@ import {
   encodeRecord,
   IMPLICIT,
   objectEtag,
+  PARTS_MAX,
   RECORD_XATTR,
   recordXattrs,
 } from './object-record.ts';
@@ -34,7 +35,6 @@ import type { ChangeConditions, ObjectStore } from './object-store.ts';
 import { S3Error } from './s3-error.ts';
 import type { Tags } from './tags.ts';
 
-export const PARTS_MAX = 10_000;
 /** All parts but the last one are at least this long, in bytes. */
 const PART_BYTES_MIN = 5 * 1024 * 1024;
 const UPLOAD_ID = /^[0-9a-f]{32}$/;
@@ -243,7 +243,11 @@ export class MultipartUploads {
       const computed = computedOfParts(parts, record);
       assertClaimed(claimed, parts, computed, record);
       const { headers, meta, tags } = record;
-      const object = { bucket, key, conditions, removal, record: { headers, meta, tags, upload: id } };
+      const object = {
+        ...{ bucket, key, conditions, removal, record: { headers, meta, tags, upload: id } },
+        // Once it was completed or aborted, the key may have a later object, or none.
+        assertWanted: async () => void (await this.find(bucket, key, id)),
+      };
       await objects.putCopy(object, async () => ({
         sources: parts.map(({ attributes }) => ({ attributes })),
         computed,
@@ -300,7 +304,9 @@ export class MultipartUploads {
       const page = await gateway.queryCatalog(query);
       for (const { name, xattr } of page.entries) {
         const record = uploadRecordOf(xattr);
-        if (record !== null && UPLOAD_ID.test(name)) uploads.push({ id: name, record });
+        // There may be many: what is not listed is not kept.
+        const listed = record === null ? null : { ...record, headers: {}, meta: {}, tags: {} };
+        if (listed !== null && UPLOAD_ID.test(name)) uploads.push({ id: name, record: listed });
       }
       const last = page.entries.at(-1)?.name;
       if (!page.more || last === undefined) break;

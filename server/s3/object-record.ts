@@ -11,6 +11,8 @@ export const RECORD_XATTR = 'user.s3';
 /** Bytes of names and values of user metadata, as in S3. */
 const METADATA_BYTES_MAX = 2048;
 const META_PREFIX = 'x-amz-meta-';
+/** Parts of an upload, as in S3. */
+export const PARTS_MAX = 10_000;
 /** Headers that are stored with an object, and returned. */
 export const CONTENT_HEADERS = [
   'cache-control',
@@ -62,13 +64,17 @@ export function decodeRecord(base64: string | undefined): ObjectRecord {
   const { of, computed, headers, meta, tags, upload, implicit } = value as Record<string, unknown>;
   const isOf = Array.isArray(of) && of.length === 3 && of.every(Number.isSafeInteger);
   return {
-    ...(areHeaders(headers) ? { headers } : {}),
+    ...(areHeaders(headers) && Object.keys(headers).every(isContentHeader) ? { headers } : {}),
     ...(areHeaders(meta) ? { meta } : {}),
     ...(isTexts(tags) ? { tags } : {}),
     ...(isOf && isComputed(computed) ? { of: of as unknown as [number, number, number], computed } : {}),
     ...(typeof upload === 'string' ? { upload } : {}),
     ...(implicit === true ? { implicit } : {}),
   };
+}
+
+function isContentHeader(name: string): boolean {
+  return (CONTENT_HEADERS as readonly string[]).includes(name);
 }
 
 function isTexts(value: unknown): value is Readonly<Record<string, string>> {
@@ -88,14 +94,20 @@ function areHeaders(value: unknown): value is Readonly<Record<string, string>> {
 function isComputed(value: unknown): value is Computed {
   if (typeof value !== 'object' || value === null) return false;
   const { etag, checksum, parts } = value as Partial<Record<keyof Computed, unknown>>;
-  const isParts = (one: unknown): boolean =>
-    Array.isArray(one) && one.length === 2 && one.every(Number.isSafeInteger);
   return (
     typeof etag === 'string' &&
     /^[0-9a-f]{32}(-\d{1,5})?$/.test(etag) &&
     (checksum === undefined || isChecksum(checksum)) &&
-    (parts === undefined || (Array.isArray(parts) && parts.every(isParts)))
+    (parts === undefined || areParts(parts))
   );
+}
+
+/** No more than an upload can have: answers list them one by one. */
+function areParts(value: unknown): boolean {
+  if (!Array.isArray(value)) return false;
+  const isPair = (one: unknown): one is [number, number] =>
+    Array.isArray(one) && one.length === 2 && one.every(Number.isSafeInteger) && one[0] >= 0 && one[1] >= 1;
+  return value.every(isPair) && value.reduce((sum, [, count]) => sum + count, 0) <= PARTS_MAX;
 }
 
 function isChecksum(checksum: unknown): checksum is Checksum {
@@ -141,9 +153,11 @@ export function descriptionOf(
   for (const [name, value] of Object.entries(source)) {
     const text = [value].flat().join(',');
     const isMeta = name.startsWith(META_PREFIX);
-    const isContent = (CONTENT_HEADERS as readonly string[]).includes(name);
+    const isContent = isContentHeader(name);
     if (isMeta || isContent) assertHeader(name, text);
     if (isContent && text !== '') headers.set(name, text);
+    if (name === META_PREFIX)
+      throw new S3Error('InvalidArgument', `User metadata has a name after "${META_PREFIX}"`);
     if (!isMeta) continue;
     meta.set(name.slice(META_PREFIX.length), text);
     bytes += name.length - META_PREFIX.length + text.length;

@@ -47,6 +47,8 @@ export interface NewObject {
   readonly conditions: ChangeConditions;
   readonly record: Omit<ObjectRecord, 'of' | 'computed' | 'implicit'>;
   readonly removal: Removal;
+  /** Checked with the conditions, whenever the object could get its name. @throws ServiceError if it must not */
+  assertWanted?(): Promise<void>;
 }
 
 export interface ObjectStoreParts {
@@ -156,14 +158,21 @@ export class ObjectStore {
 
   /** Names received contents; creates the key's directories again if another request has removed them as empty. */
   async #name(
-    { bucket, key, conditions, record, removal }: NewObject,
+    { bucket, key, conditions, record, removal, assertWanted }: NewObject,
     target: FilePath,
     file: ReceivedFile,
     computed: Computed | null,
   ): Promise<NamedFile> {
     const { files, directories } = this.#parts;
     const ofObject = { ...record, ...(computed === null ? {} : { computed }) };
-    const precondition = this.preconditionOf(conditions, key);
+    const ofKey = this.preconditionOf(conditions, key);
+    const precondition = {
+      isAlways: ofKey.isAlways && assertWanted === undefined,
+      check: async (current: Attributes | null): Promise<void> => {
+        await assertWanted?.();
+        await ofKey.check(current);
+      },
+    };
     for (let attempt = 1; ; attempt++) {
       try {
         return await files.name(target, file, precondition, null, removal, (named) =>
@@ -244,7 +253,9 @@ export class ObjectStore {
     return {
       isAlways: !hasRemovalConditions(conditions),
       check: async (current) => {
-        if (current?.kind !== 'file') return;
+        if (current === null || current.kind === 'directory') return;
+        if (current.kind !== 'file')
+          throw new S3Error('PreconditionFailed', `The key has a ${current.kind}, which has no entity tag`);
         checkRemoval(conditions, await this.recordOf(current), current);
       },
     };
@@ -316,9 +327,15 @@ export class ObjectStore {
 
   /** @throws S3Error `NoSuchBucket` if something is missing because the bucket is */
   async #inBucket<Result>(bucket: Bucket, work: () => Promise<Result>): Promise<Result> {
-    // Keys create directories, but no bucket.
-    await this.#parts.buckets.directoryOf(bucket);
-    return work();
+    const { buckets } = this.#parts;
+    // Keys create directories, and with them a bucket that is one; a volume is created by no path.
+    if (!buckets.areVolumes) await buckets.directoryOf(bucket);
+    try {
+      return await work();
+    } catch (error) {
+      if (error instanceof ServiceError && error.code === 'not-found') await buckets.directoryOf(bucket);
+      throw error;
+    }
   }
 }
 

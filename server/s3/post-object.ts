@@ -17,6 +17,8 @@ import { xmlParse } from './xml.ts';
 
 const FIELD_BYTES_MAX = 64 * 1024;
 const FIELDS_MAX = 100;
+/** Of all fields, which are read before the form's signature is. */
+const FIELDS_BYTES_MAX = 256 * 1024;
 /** Fields that a policy need not mention. */
 const FREE: ReadonlySet<string> = new Set([
   ...['x-amz-signature', 'awsaccesskeyid', 'signature', 'file', 'policy'],
@@ -153,10 +155,15 @@ function receiveFields({ request }: S3Call): Promise<Form> {
       const limits = `${FIELDS_MAX} fields of ${FIELD_BYTES_MAX} bytes`;
       fail(new S3Error('MaxPostPreDataLengthExceeded', `Before its file, a form has at most ${limits}`));
     };
+    let fieldBytes = 0;
     parser.on('field', (name: string, value: string, _isNameCut: boolean, isCut: boolean) => {
       // Fields after the file are ignored, as by S3.
       if (file !== null) return;
-      if (isCut) tooLong();
+      fieldBytes += name.length + value.length;
+      if (isCut || fieldBytes > FIELDS_BYTES_MAX) {
+        tooLong();
+        return;
+      }
       fields.set(name.toLowerCase(), value);
     });
     parser.on('fieldsLimit', tooLong);

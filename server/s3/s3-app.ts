@@ -35,7 +35,7 @@ import { authenticate, verifyPolicy } from './authentication.ts';
 import { BucketOperations } from './bucket-operations.ts';
 import { type BucketRoot, Buckets } from './buckets.ts';
 import { header, type S3Call } from './call.ts';
-import { addCorsHeaders } from './cors.ts';
+import { addCorsHeaders, type CorsRule } from './cors.ts';
 import { OWNER } from './list-objects.ts';
 import { MultipartUploads } from './multipart.ts';
 import { MultipartOperations } from './multipart-operations.ts';
@@ -229,20 +229,31 @@ class S3Service {
     const known = this.#calls.get(request);
     if (known === undefined) throw new S3Error('AccessDenied', 'Access denied');
     const { bucket, key, parameters, payload } = known;
-    const { origin } = request.headers;
     if (request.method === 'OPTIONS') return this.#preflight(request, reply, bucket);
     const principal: Principal = request.principal ?? { kind: 'anyone' };
     const call: S3Call = { request, reply, bucket, key, query: parameters, payload, principal };
-    if (isFormOf(request, known)) return this.#form(call);
+    const isForm = isFormOf(request, known);
+    await this.#assertOrigin(call, isForm);
+    if (isForm) return this.#form(call);
     const operation = this.#operations.find(call);
     this.#names.set(request, operation.name);
     this.#assertAllowed(principal, operation.role, bucket);
     assertOwner(call);
-    const isAllowed = origin !== undefined && bucket !== null && (await this.#addCors(call, bucket));
-    // Without credentials, any page could do what its user may.
-    if (origin !== undefined && !isAllowed && this.#options.tokens === null)
-      throw new S3Error('AccessDenied', `Pages of ${origin} may not use this bucket: set its CORS`);
     return operation.run(call);
+  }
+
+  /**
+   * A page of another origin may use what its own signature allows. Where the browser's address or certificate is
+   * enough, any page could do what its user may: then the bucket's rules decide. @throws S3Error `AccessDenied`
+   */
+  async #assertOrigin(call: S3Call, isForm: boolean): Promise<void> {
+    const { request, bucket, query } = call;
+    const { origin, authorization } = request.headers;
+    if (origin === undefined) return;
+    const isAllowed = bucket !== null && (await this.#addCors(call, bucket));
+    const isSigned = isForm || authorization !== undefined || query.has('X-Amz-Signature');
+    if (isAllowed || (isSigned && this.#options.tokens !== null)) return;
+    throw new S3Error('AccessDenied', `Pages of ${origin} may not use this bucket: set its CORS`);
   }
 
   /** @throws S3Error `AccessDenied` */
@@ -264,12 +275,17 @@ class S3Service {
   }
 
   async #addCors({ request, reply }: S3Call, bucket: string): Promise<boolean> {
-    const rules = await this.#ofBuckets.corsOf(this.#buckets.named(bucket)).catch((error: unknown) => {
-      // The operation itself says that there is no such bucket.
+    return addCorsHeaders(await this.#rulesOf(bucket), request, reply, request.method);
+  }
+
+  /** None if there is no such bucket, which a client without credentials must not learn. */
+  async #rulesOf(bucket: string): Promise<CorsRule[]> {
+    try {
+      return await this.#ofBuckets.corsOf(this.#buckets.named(bucket));
+    } catch (error) {
       if (error instanceof ServiceError && error.code === 'not-found') return [];
       throw error;
-    });
-    return addCorsHeaders(rules, request, reply, request.method);
+    }
   }
 
   async #preflight(
@@ -280,7 +296,7 @@ class S3Service {
     const method = String(request.headers['access-control-request-method'] ?? '');
     if (request.headers.origin === undefined || method === '')
       throw new S3Error('InvalidRequest', 'A preflight has Origin and Access-Control-Request-Method');
-    const rules = bucket === null ? [] : await this.#ofBuckets.corsOf(this.#buckets.named(bucket));
+    const rules = bucket === null ? [] : await this.#rulesOf(bucket);
     if (addCorsHeaders(rules, request, reply, method)) return reply.code(200).send();
     throw new S3Error(
       'AccessDenied',

@@ -109,5 +109,8 @@ const OF_SERVICE: Partial<Record<ErrorCode, S3Code>> = {
 
 export function s3ErrorOf(error: ServiceError): S3Error {
   if (error instanceof S3Error) return error;
+  // Members of the catalog that run an earlier release: repeated once they are upgraded.
+  if (error.details.outdated !== undefined)
+    return new S3Error('ServiceUnavailable', error.message, { cause: error });
   return new S3Error(OF_SERVICE[error.code] ?? 'InternalError', error.message, { cause: error });
 }

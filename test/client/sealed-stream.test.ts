@@ -97,6 +97,10 @@ for (const [name, secret] of [
   });
 }
 
+test('a stream that is not encrypted is refused if there is a secret: another writer may have put it there', async () => {
+  await assert.rejects(opened(await sealed(random(100), null), SECRET), SealedStreamError);
+});
+
 test('another secret, or none, opens nothing', async () => {
   const bytes = await sealed(random(100), SECRET);
   await assert.rejects(

@@ -68,3 +68,31 @@ test('an upload that is aborted while parts arrive leaves nothing', async () => 
   const { Uploads = [] } = await client.send(new ListMultipartUploadsCommand({ Bucket, Prefix: Key }));
   assert.deepEqual(Uploads, []);
 });
+
+test('an upload that was aborted is not completed afterwards, by no request that was under way', async () => {
+  const outcomes = await Promise.all(
+    Array.from({ length: 12 }, async (_, index) => {
+      const upload = await begin(`late-${index}`);
+      const { Key, UploadId } = upload;
+      const completed = client.send(new CompleteMultipartUploadCommand(upload)).then(
+        () => true,
+        () => false,
+      );
+      for (let turn = 0; turn < index; turn++) await client.send(new ListMultipartUploadsCommand({ Bucket }));
+      const abort = new AbortMultipartUploadCommand({ Bucket, Key, UploadId });
+      const aborted = await client.send(abort).then(
+        () => true,
+        () => false,
+      );
+      await completed;
+      const exists = await client.send(new GetObjectCommand({ Bucket, Key })).then(
+        () => true,
+        () => false,
+      );
+      return { aborted, completed: await completed, exists };
+    }),
+  );
+  // Both may have succeeded: the abort then removed what the completion was about to remove.
+  for (const { aborted, completed, exists } of outcomes)
+    assert.equal(exists, completed, `aborted: ${aborted}`);
+});
