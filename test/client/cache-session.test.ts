@@ -3,8 +3,9 @@
  * Method: a session whose polls the test answers, in a simulated time.
  */
 import assert from 'node:assert/strict';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
+import type { Timer } from '../../base/world.ts';
 import { CacheSession } from '../../client/cluster/cache-session.ts';
 import type { CacheAnswer, CacheRequest } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -28,11 +29,12 @@ class SessionRun {
   flushed = Promise.resolve();
   readonly polls: Poll[] = [];
   readonly session: CacheSession;
-  readonly #context: TestContext;
+  /** Those of this run alone: the process has other tests, and what they leave. */
+  readonly #timers = new Set<{ readonly atMs: number; readonly then: () => void }>();
+  /** Time by which timers run: they do not while the process is suspended. */
+  #timedMs = 0;
 
-  constructor(context: TestContext, idleMs?: number) {
-    this.#context = context;
-    context.mock.timers.enable({ apis: ['setTimeout'] });
+  constructor(idleMs?: number) {
     this.session = new CacheSession({
       client: 7,
       ...(idleMs === undefined ? {} : { idleMs }),
@@ -62,14 +64,10 @@ class SessionRun {
       world: {
         ...systemWorld,
         nowMs: () => this.nowMs,
-        after: (ms, then) => {
-          const timer = setTimeout(then, ms);
-          const handle = { cancel: () => clearTimeout(timer), unref: () => handle };
-          return handle;
-        },
+        after: (ms, then) => this.#after(ms, then),
         sleep: (ms, { signal } = {}) =>
           new Promise((resolve) => {
-            setTimeout(resolve, ms);
+            this.#after(ms, resolve);
             signal?.addEventListener('abort', () => resolve());
           }),
       },
@@ -78,9 +76,18 @@ class SessionRun {
     this.session.start();
   }
 
+  #after(ms: number, then: () => void): Timer {
+    const due = { atMs: this.#timedMs + ms, then };
+    this.#timers.add(due);
+    const timer: Timer = { cancel: () => void this.#timers.delete(due), unref: () => timer };
+    return timer;
+  }
+
   async pass(ms: number): Promise<void> {
     this.nowMs += ms;
-    this.#context.mock.timers.tick(ms);
+    this.#timedMs += ms;
+    const due = [...this.#timers].filter(({ atMs }) => atMs <= this.#timedMs);
+    for (const timer of due.toSorted((a, b) => a.atMs - b.atMs)) if (this.#timers.delete(timer)) timer.then();
     await turn();
   }
 
@@ -97,8 +104,8 @@ class SessionRun {
   }
 }
 
-test('a session counts from when its poll was sent, and expires if no answer arrives', async (context) => {
-  const run = new SessionRun(context);
+test('a session counts from when its poll was sent, and expires if no answer arrives', async () => {
+  const run = new SessionRun();
   await run.pass(300);
   run.last().answer({});
   await run.pass(0);
@@ -116,8 +123,8 @@ test('a session counts from when its poll was sent, and expires if no answer arr
   await run.stop();
 });
 
-test('a recall is acknowledged only after the client has dropped the answer', async (context) => {
-  const run = new SessionRun(context);
+test('a recall is acknowledged only after the client has dropped the answer', async () => {
+  const run = new SessionRun();
   await run.pass(1);
   run.last().answer({ recalls: [5, 6], through: 2 });
   await run.pass(1);
@@ -126,8 +133,8 @@ test('a recall is acknowledged only after the client has dropped the answer', as
   await run.stop();
 });
 
-test('a session that a primary does not know ends at once, with all its grants', async (context) => {
-  const run = new SessionRun(context);
+test('a session that a primary does not know ends at once, with all its grants', async () => {
+  const run = new SessionRun();
   await run.pass(1);
   run.last().answer({ recalls: [5], through: 9 });
   await run.pass(1);
@@ -148,8 +155,8 @@ test('a session that a primary does not know ends at once, with all its grants',
   await run.stop();
 });
 
-test('a session that its primary ends is left once no grant is used', async (context) => {
-  const run = new SessionRun(context);
+test('a session that its primary ends is left once no grant is used', async () => {
+  const run = new SessionRun();
   await run.pass(1);
   run.last().answer({});
   await run.pass(1);
@@ -165,8 +172,8 @@ test('a session that its primary ends is left once no grant is used', async (con
   await run.stop();
 });
 
-test('a session that its primary ends is left once no acknowledged change is pending', async (context) => {
-  const run = new SessionRun(context);
+test('a session that its primary ends is left once no acknowledged change is pending', async () => {
+  const run = new SessionRun();
   await run.pass(1);
   run.last().answer({});
   await run.pass(1);
@@ -181,8 +188,8 @@ test('a session that its primary ends is left once no acknowledged change is pen
   await run.stop();
 });
 
-test('a session that was renewed too late begins a new one', async (context) => {
-  const run = new SessionRun(context);
+test('a session that was renewed too late begins a new one', async () => {
+  const run = new SessionRun();
   await run.pass(1);
   run.last().answer({ validMs: 100 });
   await run.pass(1);
@@ -197,8 +204,8 @@ test('a session that was renewed too late begins a new one', async (context) => 
   await run.stop();
 });
 
-test('in another catalog a session begins anew, and acknowledges none of its recalls for the former one', async (context) => {
-  const run = new SessionRun(context);
+test('in another catalog a session begins anew, and acknowledges none of its recalls for the former one', async () => {
+  const run = new SessionRun();
   const { promise, resolve } = Promise.withResolvers<void>();
   run.forgotten = promise;
   run.last().answer({ recalls: [5], through: 3 });
@@ -223,8 +230,8 @@ test('in another catalog a session begins anew, and acknowledges none of its rec
   await run.stop();
 });
 
-test('an unused session is replaced by another, which acknowledges only its own recalls', async (context) => {
-  const run = new SessionRun(context, 5_000);
+test('an unused session is replaced by another, which acknowledges only its own recalls', async () => {
+  const run = new SessionRun(5_000);
   run.session.markUsed();
   await run.pass(1);
   const { promise, resolve } = Promise.withResolvers<void>();
