@@ -85,11 +85,10 @@ export function beginSplit(tables: Tables, move: MoveRow): string | null {
   const { name } = listed;
   if (tables.volumes.byName(name) !== undefined) return `there is a volume "${name}" already`;
   const { replicas, labels, zones } = tables.classes.of(source, directory.placement);
-  const { objectBytes, policy, trashMs, serial, retainedNs } = source;
+  const { objectBytes, policy, trashMs, serial } = source;
   const volume = tables.volumes.insert(name, directory.id, replicas, objectBytes, policy);
   tables.volumes.set(volume, { replicas, policy, quotaBytes: 0, quotaInodes: 0, trashMs, labels, zones });
   tables.volumes.setSerial(volume, serial);
-  tables.volumes.noteRetained(volume, retainedNs);
   // It keeps its parent here, for paths and for the check of renames; the copy is its own parent.
   tables.inodes.setVolume(directory, volume);
   tables.splits.addDirectory(move.catalog, directory.id);
@@ -134,8 +133,7 @@ function visitChild(tables: Tables, { catalog, volume, part }: MoveRow, child: I
   if (outside !== null)
     return `inode ${child.id} has the placement class of directory ${outside}, which is not in it: set or clear its own`;
   inodes.setVolume(child, volume);
-  // It may be retained since the split began.
-  if (child.retainNs !== null) tables.volumes.noteRetained(volume, child.retainNs);
+  if (typeof child.retainNs === 'string') tables.volumes.noteRetained(volume, child.retainNs);
   if (isDirectory) splits.addDirectory(catalog, child.id);
   return null;
 }
