@@ -119,6 +119,7 @@ export function setXattr(
 
 /** Sets the attributes that a file or directory gets with its name. @throws ServiceError `bad-request`, `too-large` */
 export function setNewXattrs(tables: Tables, inode: number, xattrs: NewXattrs = []): void {
+  if (xattrs.length === 0) return;
   for (const { name, value } of xattrs) {
     xattrNameCheck(name);
     if (isAclName(name))
