@@ -17,7 +17,7 @@ import type { ExportedTable } from '../wire/volume-moves.ts';
  *   servers; logs of deletions. 12: volumes with a catalog of their own; labels of servers; labels and zones of
  *   volumes and directories. 13: volumes that are attached in others; moves of volumes to catalogs of their own;
  *   volumes of reserved numbers. 14: directories that become volumes; placement classes of uploads;
- *   extended attributes of new files and directories; retentions.
+ *   extended attributes of new files and directories, and of removed directories; retentions.
  */
 export const COMMANDS_VERSION = 14;
 
@@ -158,6 +158,7 @@ const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, num
   replace: { xattrs: 14 },
   'replace-with-contents': { xattrs: 14 },
   'make-directory': { xattrs: 14 },
+  'remove-directory': { xattr: 14 },
   'snapshot-create': { retain: 14 },
   'reserve-inodes': { members: 5, volume: 13 },
   'catalog-begin': { moved: 13 },

@@ -366,7 +366,12 @@ export const Command = Type.Union([
     inode: Inode,
     unshared: Type.Optional(Type.Literal(true)),
   }),
-  Type.Object({ kind: Type.Literal('remove-directory'), place: Place }),
+  Type.Object({
+    kind: Type.Literal('remove-directory'),
+    place: Place,
+    /** Only if it has this extended attribute; else `precondition-failed`. */
+    xattr: Type.Optional(Type.Object({ name: Type.String({ minLength: 1, maxLength: 255 }), value: Base64 })),
+  }),
   Type.Object({
     kind: Type.Literal('unlink'),
     place: Place,

@@ -23,7 +23,7 @@ import { type ResolvedName, resolvePlace } from '../walk.ts';
 import { inheritAcl } from './acls.ts';
 import { assertExpected, assertUnwritten } from './expectation.ts';
 import { moveToTrash, type Removal } from './removal.ts';
-import { setNewXattrs } from './set-attributes.ts';
+import { assertHasXattr, setNewXattrs } from './set-attributes.ts';
 
 export const LINKS_MAX = 65_000;
 
@@ -212,6 +212,7 @@ export function removeDirectory(
   if (tables.entries.hasChildren(inode.id))
     throw new ServiceError('not-empty', `Directory "${name}" is not empty`);
   assertNotAttached(inode, name);
+  if (command.xattr !== undefined) assertHasXattr(tables, inode, command.xattr);
   removeEmptyDirectory(tables, inode, { directory, name }, atNs);
   return {};
 }

@@ -130,6 +130,17 @@ export function setNewXattrs(tables: Tables, inode: number, xattrs: NewXattrs = 
   if (tables.xattrs.count(inode) > XATTRS_MAX) throw tooManyXattrs(inode);
 }
 
+/** @throws ServiceError `precondition-failed` unless the inode has the attribute, with this value in base64 */
+export function assertHasXattr(
+  tables: Tables,
+  { id }: InodeRow,
+  { name, value }: { readonly name: string; readonly value: string },
+): void {
+  const found = tables.xattr(id, name);
+  if (found !== undefined && Buffer.from(value, 'base64').equals(found)) return;
+  throw new ServiceError('precondition-failed', `Inode ${id} has no such attribute "${name}" any more`);
+}
+
 export function removeXattr(
   tables: Tables,
   command: CommandOf<'remove-xattr'>,

@@ -25,7 +25,7 @@ import {
   computedOf,
   decodeRecord,
   encodeRecord,
-  IMPLICIT,
+  IMPLICIT_XATTR,
   objectEtag,
   PARTS_MAX,
   RECORD_XATTR,
@@ -118,7 +118,7 @@ export class MultipartUploads {
         ...{ place: placeOf(path), mode: DIRECTORY_MODE, uid: 0, gid: 0 },
         xattrs: [{ name: RECORD_XATTR, value: xattr }],
       });
-    await make(bucketPath(bucket, [UPLOADS_NAME]), IMPLICIT[0]?.value ?? '').catch((error: unknown) => {
+    await make(bucketPath(bucket, [UPLOADS_NAME]), IMPLICIT_XATTR.value).catch((error: unknown) => {
       if (!(error instanceof ServiceError) || error.code !== 'exists') throw error;
     });
     await make(uploadPath(bucket, id), encodeRecord({ upload: record }));

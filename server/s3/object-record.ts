@@ -50,7 +50,8 @@ export interface ObjectRecord extends Partial<Description> {
   readonly implicit?: true;
 }
 
-export const IMPLICIT: NewXattrs = [{ name: RECORD_XATTR, value: encodeRecord({ implicit: true }) }];
+/** Of directories that exist only because of the objects in them. */
+export const IMPLICIT_XATTR = { name: RECORD_XATTR, value: encodeRecord({ implicit: true }) };
 
 export function encodeRecord(record: object): string {
   return Buffer.from(JSON.stringify(record)).toString('base64');

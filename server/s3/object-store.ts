@@ -1,5 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { Attributes } from '../../wire/catalog-api.ts';
+import type { Attributes, CommandOf } from '../../wire/catalog-api.ts';
 import { attributesAt, changeUnderConditions, type Precondition } from '../http/conditional-change.ts';
 import { type Conditions, checkForChange } from '../http/conditions.ts';
 import type { Directories } from '../http/directories.ts';
@@ -15,6 +15,7 @@ import {
   type Computed,
   decodeRecord,
   encodeRecord,
+  IMPLICIT_XATTR,
   type ObjectRecord,
   objectEtag,
   RECORD_XATTR,
@@ -31,6 +32,9 @@ const COPIES_MAX = 3;
 const WITH_PARENTS = new URLSearchParams('parents=true');
 /** Errors with which a path has no file. */
 const NOWHERE: ReadonlySet<string> = new Set(['not-found', 'not-directory', 'junction', 'symlink-loop']);
+
+/** Refusals to remove a directory. */
+const STAYS: ReadonlySet<string> = new Set(['not-empty', 'attached', 'protected', 'precondition-failed']);
 
 /** An object that exists: a file, or the directory of a key that ends in a slash. */
 export interface FoundObject {
@@ -191,19 +195,21 @@ export class ObjectStore {
   async #putDirectory(
     { bucket, key, conditions, record }: NewObject,
     names: readonly string[],
-    { body, check, lengthBytes }: ReceivedBody,
+    { body, check: payload, lengthBytes }: ReceivedBody,
   ): Promise<NamedFile & { readonly computed: Computed }> {
     if (lengthBytes > 0) throw hasNoContents();
     for await (const part of body.iterator({ destroyOnReturn: false }))
       if ((part as Buffer).length > 0) throw hasNoContents();
-    check.check();
+    payload.check();
     const { gateway, directories } = this.#parts;
     const target = { ...bucketPath(bucket, names), search: WITH_PARENTS };
-    await this.preconditionOf(conditions, key).check(
-      (await this.#findOrNull(bucket, key, true))?.attributes ?? null,
-    );
+    const check = async (): Promise<void> =>
+      this.preconditionOf(conditions, key).check(
+        (await this.#findOrNull(bucket, key, true))?.attributes ?? null,
+      );
+    await check();
     const parent = await this.#inBucket(bucket, () => directories.parentOf(target));
-    const computed = { etag: check.digests.md5.toString('hex') };
+    const computed = { etag: payload.digests.md5.toString('hex') };
     const place = { volume: target.volume, path: volumePath(names) };
     const make = {
       kind: 'make-directory',
@@ -217,6 +223,8 @@ export class ObjectStore {
       if (!(error instanceof ServiceError) || error.code !== 'exists') throw error;
       created = false;
     });
+    // Another request may have put it since the check.
+    if (!created) await check();
     const attributes = await this.#attributesAt(target, false);
     if (attributes?.kind !== 'directory') throw noSuchKey(key);
     await this.setRecord(attributes.inode, { ...record, of: ofContents(attributes), computed });
@@ -278,15 +286,20 @@ export class ObjectStore {
     await this.setRecord(found.attributes.inode, { implicit: true });
   }
 
-  async #removeIfEmpty(directory: FilePath): Promise<boolean> {
+  /** @param xattr removes it only if it still has this attribute */
+  async #removeIfEmpty(
+    directory: FilePath,
+    xattr?: CommandOf<'remove-directory'>['xattr'],
+  ): Promise<boolean> {
     const place = { volume: directory.volume, path: volumePath(directory.names) };
+    const command = { kind: 'remove-directory', place, ...(xattr === undefined ? {} : { xattr }) } as const;
     try {
-      await this.#parts.gateway.durably({ kind: 'remove-directory', place });
+      await this.#parts.gateway.durably(command);
       return true;
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       if (NOWHERE.has(error.code)) return true;
-      if (error.code === 'not-empty' || error.code === 'attached' || error.code === 'protected') return false;
+      if (STAYS.has(error.code)) return false;
       throw error;
     }
   }
@@ -304,7 +317,8 @@ export class ObjectStore {
         countMax: 1,
       });
       if (entries.length > 0 || (await this.recordOf(attributes)).implicit !== true) return;
-      if (!(await this.#removeIfEmpty(parent))) return;
+      // A client may put it as an object meanwhile.
+      if (!(await this.#removeIfEmpty(parent, IMPLICIT_XATTR))) return;
     }
   }
 

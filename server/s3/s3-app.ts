@@ -40,7 +40,7 @@ import { OWNER } from './list-objects.ts';
 import { MultipartUploads } from './multipart.ts';
 import { MultipartOperations } from './multipart-operations.ts';
 import { ObjectOperations } from './object-operations.ts';
-import { IMPLICIT } from './object-record.ts';
+import { IMPLICIT_XATTR } from './object-record.ts';
 import { ObjectStore } from './object-store.ts';
 import { Operations } from './operations.ts';
 import { postObject } from './post-object.ts';
@@ -180,7 +180,7 @@ class S3Service {
     const { world } = gateway;
     this.#options = options;
     this.#buckets = new Buckets(gateway, root);
-    const directories = new Directories(gateway, IMPLICIT);
+    const directories = new Directories(gateway, [IMPLICIT_XATTR]);
     const files = new NewFiles(gateway, { uploads: new Uploads(gateway), directories, wholeFiles });
     const objects = new ObjectStore({ gateway, files, directories, buckets: this.#buckets });
     this.#objects = objects;

@@ -10,7 +10,7 @@ import { runQuery } from '../../catalog/queries.ts';
 import { KeyWalk } from '../../server/s3/key-walk.ts';
 import { keyCompare, keyPath } from '../../server/s3/keys.ts';
 import { listKeys, markerPosition, positionOf, tokenOf } from '../../server/s3/list-objects.ts';
-import { IMPLICIT } from '../../server/s3/object-record.ts';
+import { IMPLICIT_XATTR } from '../../server/s3/object-record.ts';
 import type { Query } from '../../wire/catalog-api.ts';
 import { Catalog } from '../catalog/fixture.ts';
 import { isLong } from '../long.ts';
@@ -107,7 +107,7 @@ function build(catalog: Catalog, keys: readonly string[]): string[] {
 
 function makeDirectory(catalog: Catalog, name: string): void {
   const place = { volume: 'main', path: `/${name}` };
-  catalog.run({ kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0, xattrs: IMPLICIT });
+  catalog.run({ kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0, xattrs: [IMPLICIT_XATTR] });
 }
 
 /** Keys after the marker, and the groups of those that have the delimiter after the prefix. */
