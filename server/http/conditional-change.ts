@@ -21,6 +21,8 @@ export interface Precondition {
   check(current: Attributes | null): Promise<void>;
 }
 
+export const NO_PRECONDITION: Precondition = { isAlways: true, check: async () => undefined };
+
 /** The precondition of the headers of a request on `path`. */
 export function preconditionOf(conditions: Conditions, path: FilePath): Precondition {
   return {

@@ -21,6 +21,14 @@ export interface Conditions {
   readonly ifRange: string | undefined;
 }
 
+export const NO_CONDITIONS: Conditions = {
+  ifMatch: undefined,
+  ifNoneMatch: undefined,
+  ifModifiedSince: undefined,
+  ifUnmodifiedSince: undefined,
+  ifRange: undefined,
+};
+
 export function conditionsOf(headers: IncomingHttpHeaders): Conditions {
   const [ifRange] = [headers['if-range']].flat();
   return {

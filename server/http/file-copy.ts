@@ -2,21 +2,12 @@ import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { FilePath } from '../requests/path.ts';
 import type { Precondition } from './conditional-change.ts';
-import type { Conditions } from './conditions.ts';
 import type { RequestKey } from './idempotency.ts';
 import type { NamedFile, NewFiles } from './new-files.ts';
 import type { Removal } from './removal.ts';
 
 /** Attempts while others write the source. */
 const COPIES_MAX = 3;
-
-export const NO_CONDITIONS: Conditions = {
-  ifMatch: undefined,
-  ifNoneMatch: undefined,
-  ifModifiedSince: undefined,
-  ifUnmodifiedSince: undefined,
-  ifRange: undefined,
-};
 
 export interface FileCopyOptions {
   /** Of the target. */

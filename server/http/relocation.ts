@@ -14,9 +14,9 @@ import {
 import type { Gateway } from '../routing/gateway.ts';
 import { setFileHeaders } from './answers.ts';
 import { attributesAt, changeUnderConditions, preconditionOf } from './conditional-change.ts';
-import { checkUnchanged, conditionsOf, currentVersionOf, httpDate } from './conditions.ts';
+import { checkUnchanged, conditionsOf, currentVersionOf, httpDate, NO_CONDITIONS } from './conditions.ts';
 import type { Directories } from './directories.ts';
-import { copyFile, NO_CONDITIONS } from './file-copy.ts';
+import { copyFile } from './file-copy.ts';
 import { idempotencyKeyOf, KeyedCommands, type RequestKey } from './idempotency.ts';
 import type { NamedFile, NewFiles } from './new-files.ts';
 import type { PathLocations } from './path-location.ts';

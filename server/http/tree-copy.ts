@@ -6,9 +6,9 @@ import { displayPath, type FilePath, volumePath } from '../requests/path.ts';
 import type { CatalogGateway } from '../routing/catalog-gateway.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { attributesAt, preconditionOf } from './conditional-change.ts';
-import type { Conditions } from './conditions.ts';
+import { type Conditions, NO_CONDITIONS } from './conditions.ts';
 import type { Directories } from './directories.ts';
-import { copyFile, NO_CONDITIONS } from './file-copy.ts';
+import { copyFile } from './file-copy.ts';
 import type { NewFiles } from './new-files.ts';
 import type { Removal } from './removal.ts';
 

@@ -6,7 +6,7 @@ import { FILE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { FilePath } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { preconditionOf } from './conditional-change.ts';
-import type { Conditions } from './conditions.ts';
+import { type Conditions, NO_CONDITIONS } from './conditions.ts';
 import { sessionOf } from './idempotency.ts';
 import type { NewFiles } from './new-files.ts';
 import { chunkBytesOf, chunksOf, iterateBody } from './upload.ts';
@@ -156,11 +156,9 @@ export class TusUploads {
     const state = await this.#files.finish(file, lengthBytes);
     const search = new URLSearchParams(note.parents ? 'parents=true' : '');
     const conditions = {
+      ...NO_CONDITIONS,
       ifMatch: note.ifMatch ?? undefined,
       ifNoneMatch: note.ifNoneMatch ?? undefined,
-      ifModifiedSince: undefined,
-      ifUnmodifiedSince: undefined,
-      ifRange: undefined,
     };
     const path = { volume, names: note.names, directory: false, search };
     try {

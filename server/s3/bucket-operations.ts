@@ -4,6 +4,7 @@ import type { Gateway } from '../routing/gateway.ts';
 import { assertVolumeGranted } from '../security/volume-scope.ts';
 import type { Bucket, Buckets } from './buckets.ts';
 import { header, readBody, refuseVersion, removerOf, type S3Call } from './call.ts';
+import { xattrOf } from './catalog-reads.ts';
 import { CORS_XATTR, type CorsRule, corsOfXml, corsXml, decodeCors, encodeCors } from './cors.ts';
 import { KeyWalk } from './key-walk.ts';
 import {
@@ -274,16 +275,9 @@ export class BucketOperations {
   }
 
   async corsOf(bucket: Bucket): Promise<CorsRule[]> {
-    const { inode, xattrs } = await this.#parts.buckets.directoryOf(bucket);
-    if (xattrs === 0) return [];
-    try {
-      return decodeCors(
-        (await this.#parts.gateway.queryCatalog({ kind: 'xattr', inode, name: CORS_XATTR })).value,
-      );
-    } catch (error) {
-      if (error instanceof ServiceError && error.code === 'no-attribute') return [];
-      throw error;
-    }
+    const { buckets, gateway } = this.#parts;
+    const value = await xattrOf(gateway, await buckets.directoryOf(bucket), CORS_XATTR);
+    return value === undefined ? [] : decodeCors(value);
   }
 
   async getTags(call: S3Call, bucket: Bucket): Promise<FastifyReply> {

@@ -3,6 +3,7 @@ import type { Attributes } from '../../wire/catalog-api.ts';
 import { removeTree } from '../http/tree-removal.ts';
 import { type FilePath, volumePath } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
+import { entriesOf } from './catalog-reads.ts';
 import { UPLOADS_NAME } from './keys.ts';
 import { S3Error } from './s3-error.ts';
 
@@ -30,7 +31,6 @@ const DIRECTORY_MODE = 0o755;
 const NO_SEARCH = new URLSearchParams();
 const REPLICAS_DEFAULT = 3;
 const OBJECT_BYTES = 128 * 1024;
-const PAGE = 1_000;
 /** Attempts to remove a directory in which other requests create entries. */
 const REMOVALS_MAX = 100;
 
@@ -92,22 +92,14 @@ export class Buckets {
 
   async #listDirectory({ volume, names }: Pick<Bucket, 'volume' | 'names'>): Promise<ListedBucket[]> {
     const query = { kind: 'resolve', volume, path: volumePath(names), follow: true } as const;
-    const { inode } = (await this.#gateway.queryCatalog(query)).attributes;
+    const gateway = this.#gateway;
+    const { attributes: directory } = await gateway.queryCatalog(query);
     const buckets: ListedBucket[] = [];
-    for (let after = ''; ; ) {
-      const { entries, more } = await this.#gateway.queryCatalog({
-        kind: 'list',
-        inode,
-        after,
-        countMax: PAGE,
-      });
-      for (const { name, attributes } of entries)
-        if (attributes.kind === 'directory' && isBucketName(name))
-          buckets.push({ name, createdNs: attributes.createdNs ?? attributes.changedNs });
-      const last = entries.at(-1)?.name;
-      if (!more || last === undefined) return buckets;
-      after = last;
-    }
+    const entries = entriesOf(gateway, directory);
+    for await (const { name, attributes } of entries)
+      if (attributes.kind === 'directory' && isBucketName(name))
+        buckets.push({ name, createdNs: attributes.createdNs ?? attributes.changedNs });
+    return buckets;
   }
 
   /** @throws S3Error `InvalidBucketName`, `BucketAlreadyOwnedByYou` */
@@ -174,7 +166,7 @@ export async function removeWholeTree(gateway: Gateway, path: FilePath): Promise
   }
 }
 
-export function noSuchBucket(name: string): S3Error {
+function noSuchBucket(name: string): S3Error {
   return new S3Error('NoSuchBucket', `There is no bucket "${name}"`);
 }
 

@@ -3,11 +3,14 @@ import type { Attributes } from '../../wire/catalog-api.ts';
 import { volumePath } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import type { Bucket } from './buckets.ts';
+import { type Entry, entriesOf, xattrOf } from './catalog-reads.ts';
 import { keyCompare, UPLOADS_NAME } from './keys.ts';
 import { decodeRecord, type ObjectRecord, RECORD_XATTR } from './object-record.ts';
 
-/** Entries of one query. */
-const PAGE_MAX = 1_000;
+/** Something on the way was removed, or cannot exist. */
+const GONE: ReadonlySet<string> = new Set([
+  ...['not-found', 'not-directory', 'junction', 'bad-request', 'name-too-long'],
+]);
 /** With it, a text comes after all but a few texts that begin with the same characters. */
 const LAST_CHARACTER = '\u{10ffff}';
 
@@ -35,12 +38,6 @@ export type WalkStep =
   | { readonly kind: 'object'; readonly object: WalkedObject }
   /** A directory that is not entered, with its slash. */
   | { readonly kind: 'directory'; readonly key: string };
-
-interface Entry {
-  readonly name: string;
-  readonly attributes: Attributes;
-  readonly xattr?: string;
-}
 
 /**
  * Walks the keys of a bucket in the order of their bytes. That is not the order of names in a tree: `a-b` comes before
@@ -142,32 +139,23 @@ export class KeyWalk {
     if (first !== '') {
       const attributes = await this.#lookup(inode, first);
       if (attributes !== null) {
-        const record = attributes.kind === 'file' ? await this.#xattr(attributes) : undefined;
+        const record =
+          attributes.kind === 'file' ? await xattrOf(this.#gateway, attributes, RECORD_XATTR) : undefined;
         yield { name: first, attributes, ...(record === undefined ? {} : { xattr: record }) };
       }
     }
-    for (let after = first; ; ) {
-      const count = Math.min(PAGE_MAX, countMax);
-      const query = { kind: 'list', inode, after, countMax: count, xattr: RECORD_XATTR } as const;
-      const page = await nullIfGone(this.#gateway.query(query));
-      if (page === null) return;
-      yield* page.entries;
-      const last = page.entries.at(-1)?.name;
-      if (!page.more || last === undefined) return;
-      after = last;
+    const wanted = { live: true, xattr: RECORD_XATTR, after: first, countMax } as const;
+    try {
+      yield* entriesOf(this.#gateway, { inode }, wanted);
+    } catch (error) {
+      if (!isGone(error)) throw error;
     }
   }
 
   /** A directory is an object if a client has put it, or created it otherwise: but not if it came with an object. */
   async #directoryObject(attributes: Attributes, key: string): Promise<WalkedObject | null> {
-    const record = decodeRecord(await this.#xattr(attributes));
+    const record = decodeRecord(await xattrOf(this.#gateway, attributes, RECORD_XATTR));
     return record.implicit === true ? null : { key, attributes, record };
-  }
-
-  async #xattr({ inode, xattrs }: Attributes): Promise<string | undefined> {
-    if (xattrs === 0) return undefined;
-    const query = { kind: 'xattr', inode, name: RECORD_XATTR } as const;
-    return (await nullIfGone(this.#gateway.queryCatalog(query)))?.value;
   }
 
   async #lookup(parent: number, name: string): Promise<Attributes | null> {
@@ -204,13 +192,15 @@ function firstName(path: string, range: WalkRange): string {
   return keyCompare(ofPosition, ofPrefix) > 0 ? ofPosition : ofPrefix;
 }
 
-/** Something on the way was removed, or cannot exist. */
 async function nullIfGone<Result>(query: Promise<Result>): Promise<Result | null> {
   try {
     return await query;
   } catch (error) {
-    const codes = ['not-found', 'not-directory', 'no-attribute', 'junction', 'bad-request', 'name-too-long'];
-    if (error instanceof ServiceError && codes.includes(error.code)) return null;
+    if (isGone(error)) return null;
     throw error;
   }
+}
+
+function isGone(error: unknown): boolean {
+  return error instanceof ServiceError && GONE.has(error.code);
 }

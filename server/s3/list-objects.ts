@@ -1,6 +1,5 @@
 import type { Bucket } from './buckets.ts';
 import type { KeyWalk, WalkedObject, WalkPosition } from './key-walk.ts';
-import { keyCompare } from './keys.ts';
 import { computedOf, objectEtag } from './object-record.ts';
 import { S3Error } from './s3-error.ts';
 import { uriEncode } from './signature.ts';
@@ -104,8 +103,4 @@ export function objectXml(
     Size: attributes.kind === 'directory' ? 0 : attributes.sizeBytes,
     StorageClass: 'STANDARD',
   };
-}
-
-export function keysInOrder(keys: readonly string[]): string[] {
-  return keys.toSorted(keyCompare);
 }

@@ -3,14 +3,14 @@ import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
-import { attributesAt } from '../http/conditional-change.ts';
-import type { Directories } from '../http/directories.ts';
+import { attributesAt, NO_PRECONDITION } from '../http/conditional-change.ts';
 import type { NamedFile, NewFiles } from '../http/new-files.ts';
 import type { CopySource } from '../http/upload.ts';
 import { type FilePath, volumePath } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { type Bucket, bucketPath, removeWholeTree } from './buckets.ts';
 import type { ReceivedBody } from './call.ts';
+import { entriesOf, xattrOf } from './catalog-reads.ts';
 import {
   type Checksum,
   type ChecksumAlgorithm,
@@ -38,10 +38,8 @@ import type { Tags } from './tags.ts';
 /** All parts but the last one are at least this long, in bytes. */
 const PART_BYTES_MIN = 5 * 1024 * 1024;
 const UPLOAD_ID = /^[0-9a-f]{32}$/;
-const PAGE = 1_000;
 const SWEEP_MS = 3_600_000;
 const DIRECTORY_MODE = 0o700;
-const NO_PRECONDITION = { isAlways: true, check: async () => undefined };
 
 /** What a client says at the beginning of an upload. */
 export interface UploadRecord extends Description {
@@ -86,7 +84,6 @@ export interface MultipartParts {
   readonly gateway: Gateway;
   readonly world: World;
   readonly files: NewFiles;
-  readonly directories: Directories;
   readonly objects: ObjectStore;
   /** Unfinished uploads are removed after this time. */
   readonly expiryMs: number;
@@ -142,8 +139,7 @@ export class MultipartUploads {
     const { gateway } = this.#parts;
     const directory = await attributesAt(gateway, uploadPath(bucket, id), { follow: false, live: false });
     if (directory === null) return null;
-    const query = { kind: 'xattr', inode: directory.inode, name: RECORD_XATTR } as const;
-    const record = uploadRecordOf((await gateway.queryCatalog(query)).value);
+    const record = uploadRecordOf(await xattrOf(gateway, directory, RECORD_XATTR));
     return record?.key === key ? { upload: { id, record }, directory } : null;
   }
 
@@ -197,27 +193,23 @@ export class MultipartUploads {
     }
   }
 
-  /** The parts after a number, in their order. */
+  /** The parts in the order of their numbers. */
   async parts(bucket: Bucket, key: string, id: string): Promise<UploadedPart[]> {
     const found = await this.#findOrNull(bucket, key, id);
     if (found === null) throw noSuchUpload(id);
     return this.#partsIn(found.directory);
   }
 
-  async #partsIn({ inode }: Attributes): Promise<UploadedPart[]> {
+  async #partsIn(directory: Attributes): Promise<UploadedPart[]> {
+    const { gateway } = this.#parts;
     const parts: UploadedPart[] = [];
-    for (let after = ''; ; ) {
-      const query = { kind: 'list', inode, after, countMax: PAGE, xattr: RECORD_XATTR } as const;
-      const page = await this.#parts.gateway.query(query);
-      for (const { name, attributes, xattr } of page.entries) {
-        const record = decodeRecord(xattr);
-        const checksum = computedOf(record, attributes)?.checksum ?? null;
-        parts.push({ number: Number(name), attributes, etag: objectEtag(record, attributes), checksum });
-      }
-      const last = page.entries.at(-1)?.name;
-      if (!page.more || last === undefined) return parts;
-      after = last;
+    const entries = entriesOf(gateway, directory, { live: true, xattr: RECORD_XATTR });
+    for await (const { name, attributes, xattr } of entries) {
+      const record = decodeRecord(xattr);
+      const checksum = computedOf(record, attributes)?.checksum ?? null;
+      parts.push({ number: Number(name), attributes, etag: objectEtag(record, attributes), checksum });
     }
+    return parts;
   }
 
   /**
@@ -244,13 +236,14 @@ export class MultipartUploads {
       assertClaimed(claimed, parts, computed, record);
       const { headers, meta, tags } = record;
       const object = {
-        ...{ bucket, key, conditions, removal, record: { headers, meta, tags, upload: id } },
+        ...{ bucket, key, conditions, removal },
         // Once it was completed or aborted, the key may have a later object, or none.
         assertWanted: async () => void (await this.find(bucket, key, id)),
       };
       await objects.putCopy(object, async () => ({
         sources: parts.map(({ attributes }) => ({ attributes })),
         computed,
+        record: { headers, meta, tags, upload: id },
       }));
       await removeWholeTree(gateway, uploadPath(bucket, id));
       return computed;
@@ -293,24 +286,12 @@ export class MultipartUploads {
     const directory = await attributesAt(gateway, path, { follow: false, live: false });
     if (directory === null) return [];
     const uploads: Upload[] = [];
-    for (let after = ''; ; ) {
-      const query = {
-        kind: 'list',
-        inode: directory.inode,
-        after,
-        countMax: PAGE,
-        xattr: RECORD_XATTR,
-      } as const;
-      const page = await gateway.queryCatalog(query);
-      for (const { name, xattr } of page.entries) {
-        const record = uploadRecordOf(xattr);
-        // There may be many: what is not listed is not kept.
-        const listed = record === null ? null : { ...record, headers: {}, meta: {}, tags: {} };
-        if (listed !== null && UPLOAD_ID.test(name)) uploads.push({ id: name, record: listed });
-      }
-      const last = page.entries.at(-1)?.name;
-      if (!page.more || last === undefined) break;
-      after = last;
+    const entries = entriesOf(gateway, directory, { xattr: RECORD_XATTR });
+    for await (const { name, xattr } of entries) {
+      const record = uploadRecordOf(xattr);
+      // There may be many: what is not listed is not kept.
+      if (record !== null && UPLOAD_ID.test(name))
+        uploads.push({ id: name, record: { ...record, headers: {}, meta: {}, tags: {} } });
     }
     return uploads.toSorted(uploadCompare);
   }

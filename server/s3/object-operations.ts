@@ -1,5 +1,11 @@
 import type { FastifyReply } from 'fastify';
-import { checkUnchanged, conditionsOf, httpDate, isKnownToClient } from '../http/conditions.ts';
+import {
+  checkUnchanged,
+  conditionsOf,
+  httpDate,
+  isKnownToClient,
+  NO_CONDITIONS,
+} from '../http/conditions.ts';
 import type { Downloads } from '../http/download.ts';
 import { contentTypeOf } from '../http/form.ts';
 import { rangeOf } from '../http/range.ts';
@@ -8,8 +14,9 @@ import { countOf, sendXml } from './bucket-operations.ts';
 import type { Bucket, Buckets } from './buckets.ts';
 import { bodyOf, header, readBody, refuseVersion, removerOf, type S3Call } from './call.ts';
 import { type Checksum, checksumElement, checksumHeader } from './checksums.ts';
-import { existingEtag } from './entity-tags.ts';
+import { quotedTag } from './entity-tags.ts';
 import {
+  CONTENT_HEADERS,
   type Computed,
   computedOf,
   DEFAULT_TYPE,
@@ -28,16 +35,6 @@ import { httpSecondsIso } from './times.ts';
 import { type XmlElements, xmlParse } from './xml.ts';
 
 const DOCUMENT_BYTES_MAX = 64 * 1024;
-/** Query parameters that replace headers of an answer. */
-const OVERRIDES = [
-  'cache-control',
-  'content-disposition',
-  'content-encoding',
-  'content-language',
-  'content-type',
-  'expires',
-];
-
 export interface ObjectOperationsParts {
   readonly buckets: Buckets;
   readonly objects: ObjectStore;
@@ -90,7 +87,7 @@ export class ObjectOperations {
     for (const [name, value] of Object.entries(record.meta ?? {})) reply.header(metaHeader(name), value);
     const tags = Object.keys(record.tags ?? {}).length;
     if (tags > 0) reply.header('x-amz-tagging-count', String(tags));
-    for (const name of OVERRIDES) {
+    for (const name of CONTENT_HEADERS) {
       const text = query.get(`response-${name}`);
       if (text === undefined) continue;
       const value = Buffer.from(text).toString('latin1');
@@ -103,8 +100,8 @@ export class ObjectOperations {
   async put(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
     refuseUnknown((name) => header(call, name));
     const object = newObject(call, bucket, key, describedBy(call));
-    const { etag, computed } = await this.#parts.objects.put(object, bodyOf(call));
-    call.reply.header('etag', etagText(computed, etag));
+    const { computed } = await this.#parts.objects.put(object, bodyOf(call));
+    call.reply.header('etag', `"${computed.etag}"`);
     if (computed.checksum !== undefined) addChecksum(call.reply, computed.checksum);
     return call.reply.send();
   }
@@ -121,7 +118,6 @@ export class ObjectOperations {
 
   async copy(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
     refuseUnknown((name) => header(call, name));
-    const { reply } = call;
     const source = this.sourceOf(call);
     const directive = header(call, 'x-amz-metadata-directive') ?? 'COPY';
     const tagging = header(call, 'x-amz-tagging-directive') ?? 'COPY';
@@ -133,23 +129,24 @@ export class ObjectOperations {
         'InvalidRequest',
         'An object is copied to itself only with other metadata: set x-amz-metadata-directive to REPLACE',
       );
-    const first = await this.#sourceFound(call, source);
-    const { headers = {}, meta = {}, tags = {} } = first.record;
     const described = describedBy(call);
-    const object = newObject(call, bucket, key, {
-      ...(directive === 'COPY' ? { headers, meta } : { headers: described.headers, meta: described.meta }),
-      tags: tagging === 'COPY' ? tags : described.tags,
-    });
+    const { record: _, ...target } = newObject(call, bucket, key, {});
     let computed: Computed | null = null;
-    const { attributes, etag } = await this.#parts.objects.putCopy(object, async () => {
+    const { attributes, etag } = await this.#parts.objects.putCopy(target, async () => {
       const found = await this.#sourceFound(call, source);
+      const { headers = {}, meta = {}, tags = {} } = found.record;
       computed = computedOf(found.record, found.attributes);
-      return { sources: [{ attributes: found.attributes }], computed };
+      const record = {
+        ...(directive === 'COPY' ? { headers, meta } : { headers: described.headers, meta: described.meta }),
+        tags: tagging === 'COPY' ? tags : described.tags,
+      };
+      return { sources: [{ attributes: found.attributes }], computed, record };
     });
-    return sendXml({ ...call, reply }, 'CopyObjectResult', {
+    const copied = computed as Computed | null;
+    return sendXml(call, 'CopyObjectResult', {
       LastModified: httpSecondsIso(attributes.modifiedNs),
-      ETag: computed === null ? etag : etagText(computed, etag),
-      ...checksumXml((computed as Computed | null)?.checksum),
+      ETag: copied === null ? etag : `"${copied.etag}"`,
+      ...checksumXml(copied?.checksum),
     });
   }
 
@@ -205,7 +202,6 @@ export class ObjectOperations {
     });
   }
 
-  /** The only list that there is, is set already. */
   async getTags(call: S3Call, bucket: Bucket, key: string): Promise<FastifyReply> {
     const { record } = await this.#parts.objects.find(bucket, key, { live: false });
     return sendXml(call, 'Tagging', tagsXml(record.tags ?? {}));
@@ -226,10 +222,6 @@ export class ObjectOperations {
   }
 }
 
-export function etagText({ etag }: Computed, fallback: string): string {
-  return etag === '' ? fallback : `"${etag}"`;
-}
-
 export function addChecksum(reply: FastifyReply, { algorithm, value, type }: Checksum): void {
   reply.header(checksumHeader(algorithm), value).header('x-amz-checksum-type', type);
 }
@@ -247,10 +239,9 @@ export function describedBy(call: S3Call): Description & { readonly tags: Readon
 }
 
 export function changeConditionsOf(call: S3Call): ChangeConditions {
-  const [ifMatch, ifNoneMatch] = [header(call, 'if-match'), header(call, 'if-none-match')];
   return {
-    ifMatch: ifMatch === undefined ? undefined : existingEtag(ifMatch),
-    ifNoneMatch: ifNoneMatch === undefined ? undefined : existingEtag(ifNoneMatch),
+    ifMatch: quotedTag(header(call, 'if-match')),
+    ifNoneMatch: quotedTag(header(call, 'if-none-match')),
   };
 }
 
@@ -267,13 +258,12 @@ const PARTS_MAX = 1_000;
 /** Checks the conditions on the source of a copy. @throws S3Error `PreconditionFailed` */
 export function assertCopied(call: S3Call, { attributes, record }: FoundObject): void {
   const condition = (name: string): string | undefined => header(call, `x-amz-copy-source-if-${name}`);
-  const [match, noneMatch] = [condition('match'), condition('none-match')];
   const conditions = {
-    ifMatch: match === undefined ? undefined : existingEtag(match),
-    ifNoneMatch: noneMatch === undefined ? undefined : existingEtag(noneMatch),
+    ...NO_CONDITIONS,
+    ifMatch: quotedTag(condition('match')),
+    ifNoneMatch: quotedTag(condition('none-match')),
     ifModifiedSince: condition('modified-since'),
     ifUnmodifiedSince: condition('unmodified-since'),
-    ifRange: undefined,
   };
   const version = { etag: objectEtag(record, attributes), modifiedNs: attributes.modifiedNs };
   checkUnchanged(conditions, version, 'the source');
@@ -285,7 +275,7 @@ function normalizeConditions(headers: Record<string, string | string[] | undefin
   for (const name of ['if-match', 'if-none-match', 'if-range']) {
     const value = headers[name];
     if (typeof value === 'string' && !(name === 'if-range' && value.includes(' ')))
-      headers[name] = existingEtag(value);
+      headers[name] = quotedTag(value);
   }
 }
 

@@ -1,7 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes, CommandOf } from '../../wire/catalog-api.ts';
 import { attributesAt, changeUnderConditions, type Precondition } from '../http/conditional-change.ts';
-import { type Conditions, checkForChange } from '../http/conditions.ts';
+import { type Conditions, checkForChange, NO_CONDITIONS } from '../http/conditions.ts';
 import type { Directories } from '../http/directories.ts';
 import type { NamedFile, NewFiles, ReceivedFile } from '../http/new-files.ts';
 import type { Removal } from '../http/removal.ts';
@@ -10,6 +10,7 @@ import { type FilePath, volumePath } from '../requests/path.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { type Bucket, type Buckets, bucketPath } from './buckets.ts';
 import type { ReceivedBody } from './call.ts';
+import { xattrOf } from './catalog-reads.ts';
 import { keyPath, newKeyPath, noSuchKey } from './keys.ts';
 import {
   type Computed,
@@ -55,6 +56,12 @@ export interface NewObject {
   assertWanted?(): Promise<void>;
 }
 
+/** What a new object gets from others: all of it as of one moment. */
+export interface CopiedContents extends Pick<NewObject, 'record'> {
+  readonly sources: readonly CopySource[];
+  readonly computed: Computed | null;
+}
+
 export interface ObjectStoreParts {
   readonly gateway: Gateway;
   readonly files: NewFiles;
@@ -97,16 +104,8 @@ export class ObjectStore {
     }
   }
 
-  async recordOf({ inode, xattrs }: Pick<Attributes, 'inode' | 'xattrs'>): Promise<ObjectRecord> {
-    if (xattrs === 0) return {};
-    const query = { kind: 'xattr', inode, name: RECORD_XATTR } as const;
-    try {
-      return decodeRecord((await this.#parts.gateway.queryCatalog(query)).value);
-    } catch (error) {
-      if (error instanceof ServiceError && (error.code === 'no-attribute' || error.code === 'not-found'))
-        return {};
-      throw error;
-    }
+  async recordOf(inode: Pick<Attributes, 'inode' | 'xattrs'>): Promise<ObjectRecord> {
+    return decodeRecord(await xattrOf(this.#parts.gateway, inode, RECORD_XATTR));
   }
 
   /** Changes what is recorded of an object or bucket beside its contents. */
@@ -133,8 +132,8 @@ export class ObjectStore {
 
   /** Creates or replaces an object with the contents of others, one after the other, as they are now. */
   async putCopy(
-    object: NewObject,
-    sourcesOf: () => Promise<{ readonly sources: readonly CopySource[]; readonly computed: Computed | null }>,
+    object: Omit<NewObject, 'record'>,
+    sourcesOf: () => Promise<CopiedContents>,
   ): Promise<NamedFile> {
     const { bucket, key } = object;
     const path = newKeyPath(key);
@@ -143,7 +142,7 @@ export class ObjectStore {
     const target = { ...bucketPath(bucket, path.names), search: WITH_PARENTS };
     const { files } = this.#parts;
     for (let attempt = 1; ; attempt++) {
-      const { sources, computed } = await sourcesOf();
+      const { sources, computed, record } = await sourcesOf();
       const staged = await this.#inBucket(bucket, () =>
         files.createStaged(target, this.preconditionOf(object.conditions, key)),
       );
@@ -152,7 +151,7 @@ export class ObjectStore {
           staged,
           sources.map((source) => ({ ...source, exact: true as const })),
         );
-        return await this.#name(object, target, { kind: 'staged', state }, computed);
+        return await this.#name({ ...object, record }, target, { kind: 'staged', state }, computed);
       } catch (error) {
         const isSourceChanging = error instanceof ServiceError && error.code === 'busy';
         if (!isSourceChanging || attempt === COPIES_MAX) throw error;
@@ -333,8 +332,8 @@ export class ObjectStore {
           current === null || record.implicit === true
             ? null
             : { etag: objectEtag(record, current), modifiedNs: current.modifiedNs };
-        const headers = { ifMatch, ifNoneMatch, ifModifiedSince: undefined, ifUnmodifiedSince: undefined };
-        checkForChange({ ...headers, ifRange: undefined }, version, `the object ${JSON.stringify(key)}`);
+        const what = `the object ${JSON.stringify(key)}`;
+        checkForChange({ ...NO_CONDITIONS, ifMatch, ifNoneMatch }, version, what);
       },
     };
   }

@@ -1,6 +1,6 @@
 import type { Attributes } from '../../wire/catalog-api.ts';
-import { checkUnchanged, secondsOf, secondsOfDate } from '../http/conditions.ts';
-import { existingEtag } from './entity-tags.ts';
+import { checkUnchanged, NO_CONDITIONS, secondsOf, secondsOfDate } from '../http/conditions.ts';
+import { quotedTag } from './entity-tags.ts';
 import { type ObjectRecord, objectEtag } from './object-record.ts';
 import { S3Error } from './s3-error.ts';
 
@@ -29,7 +29,7 @@ export function removalConditions({ ifMatch, modified, size }: RemovalTexts): Re
   if (size !== undefined && !/^\d{1,15}$/.test(size.trim()))
     throw new S3Error('InvalidArgument', 'The size of a condition is no number of bytes');
   return {
-    ...(ifMatch === undefined ? {} : { ifMatch: existingEtag(ifMatch) }),
+    ...(ifMatch === undefined ? {} : { ifMatch: quotedTag(ifMatch) }),
     ...(modifiedS === undefined ? {} : { modifiedS }),
     ...(size === undefined ? {} : { sizeBytes: Number(size) }),
   };
@@ -52,9 +52,8 @@ export function checkRemoval(
   attributes: Attributes,
 ): void {
   const { modifiedNs } = attributes;
-  const others = { ifNoneMatch: undefined, ifModifiedSince: undefined, ifUnmodifiedSince: undefined };
   const version = { etag: objectEtag(record, attributes), modifiedNs };
-  checkUnchanged({ ifMatch, ...others, ifRange: undefined }, version, 'the object');
+  checkUnchanged({ ...NO_CONDITIONS, ifMatch }, version, 'the object');
   if (modifiedS !== undefined && modifiedS !== secondsOf(modifiedNs))
     throw new S3Error('PreconditionFailed', 'The object was modified at another time');
   const size = attributes.kind === 'directory' ? 0 : attributes.sizeBytes;

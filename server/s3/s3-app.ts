@@ -190,7 +190,7 @@ class S3Service {
       objects,
       downloads: new Downloads(gateway),
     });
-    const uploads = new MultipartUploads({ gateway, world, files, directories, objects, expiryMs });
+    const uploads = new MultipartUploads({ gateway, world, files, objects, expiryMs });
     const ofUploads = new MultipartOperations({
       world,
       buckets: this.#buckets,
