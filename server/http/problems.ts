@@ -85,6 +85,19 @@ export function handleError(
   request: FastifyRequest,
   reply: FastifyReply,
 ): FastifyReply {
+  const reported = reportedError(world, error, request);
+  return sendProblem(reply, reported.error, reported.status);
+}
+
+/** An error as a client gets it. */
+export interface ReportedError {
+  readonly error: ServiceError;
+  /** If HTTP has a more precise one than the error. */
+  readonly status?: number;
+}
+
+/** Logs an error, and ends the process for a broken invariant. @returns what the client gets */
+export function reportedError(world: World, error: unknown, request: FastifyRequest): ReportedError {
   if (error instanceof ServiceError) {
     if (error.code === 'internal' || error.code === 'storage' || error.code === 'integrity') {
       request.log.error({ err: error, url: request.originalUrl }, 'request failed');
@@ -94,10 +107,10 @@ export function handleError(
         'request refused',
       );
     }
-    return sendProblem(reply, error);
+    return { error };
   }
   const refusal = refusalOf(error);
-  if (refusal !== null) return sendProblem(reply, refusal.error, refusal.status);
+  if (refusal !== null) return refusal;
   request.log.error({ err: error, url: request.originalUrl }, 'request failed unexpectedly');
   if (error instanceof AssertionFailure) {
     // A broken invariant ends the process, after this answer had its chance.
@@ -106,11 +119,11 @@ export function handleError(
     });
   }
   const detail = `Internal error: see the server's log for request ${request.id}`;
-  return sendProblem(reply, new ServiceError('internal', detail));
+  return { error: new ServiceError('internal', detail) };
 }
 
 /** Refusals by Fastify: too long, not JSON, not HTTP. Null if the failure is this server's. */
-function refusalOf(error: unknown): { readonly error: ServiceError; readonly status: number } | null {
+function refusalOf(error: unknown): ReportedError | null {
   if (!(error instanceof Error)) return null;
   const { statusCode } = error as Partial<FastifyError>;
   if (statusCode === undefined || statusCode < 400 || statusCode > 499) return null;

@@ -1,7 +1,6 @@
 import type { FastifyReply } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { Gateway } from '../routing/gateway.ts';
-import { assertVolumeGranted } from '../security/volume-scope.ts';
 import type { Bucket, Buckets } from './buckets.ts';
 import { header, readBody, refuseVersion, removerOf, type S3Call } from './call.ts';
 import { xattrOf } from './catalog-reads.ts';
@@ -81,8 +80,7 @@ export class BucketOperations {
     });
   }
 
-  async createBucket(call: S3Call, { name, volume }: Bucket): Promise<FastifyReply> {
-    if (call.principal.kind === 'client') assertVolumeGranted(call.principal.grant, volume);
+  async createBucket(call: S3Call, { name }: Pick<Bucket, 'name'>): Promise<FastifyReply> {
     refuseUnknownOfBucket((name) => header(call, name));
     const document = await readBody(call, DOCUMENT_BYTES_MAX);
     if (document.length > 0) xmlParse(document, 'CreateBucketConfiguration');

@@ -51,6 +51,11 @@ export class Buckets {
     return this.#root.kind === 'volumes';
   }
 
+  /** The volume of the bucket of this name, whatever the name. */
+  volumeOf(name: string): string {
+    return this.#root.kind === 'volumes' ? name : this.#root.volume;
+  }
+
   /** The bucket of this name, whether it exists or not. @throws S3Error `NoSuchBucket` if none can have it */
   named(name: string): Bucket {
     const isOfOther = this.#root.kind === 'volumes' && /^[a-z0-9][a-z0-9._-]{0,62}$/.test(name);

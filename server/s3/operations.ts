@@ -96,25 +96,17 @@ export class Operations {
         `${what} of ${key === null ? 'a bucket' : 'an object'} is not implemented`,
       );
     }
-    const bucket = method === 'PUT' && key === null && subresource === undefined ? null : buckets.named(name);
+    const isNew = method === 'PUT' && key === null && subresource === undefined;
+    // The name of a new one is checked when it is created.
+    const bucket = isNew ? { name, volume: buckets.volumeOf(name), names: [] } : buckets.named(name);
     return {
       name: row.name,
       role: row.role,
       run: async () => {
         if (key !== null) refuseVersion(query.get('versionId'));
-        return row.run(call, bucket ?? newBucket(buckets, name), key ?? '');
+        return row.run(call, bucket, key ?? '');
       },
     };
-  }
-}
-
-/** A bucket to be created: its name is checked then. */
-function newBucket(buckets: Buckets, name: string): Bucket {
-  try {
-    return buckets.named(name);
-  } catch (error) {
-    if (error instanceof S3Error) return { name, volume: name, names: [] };
-    throw error;
   }
 }
 

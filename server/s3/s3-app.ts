@@ -7,7 +7,6 @@ import {
   fastify,
   LogController,
 } from 'fastify';
-import { AssertionFailure } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { roleIncludes } from '../../wire/access.ts';
 import type { WholeFiles } from '../file/whole-files.ts';
@@ -16,7 +15,7 @@ import { Downloads } from '../http/download.ts';
 import { contentTypeOf, isForm } from '../http/form.ts';
 import { guardHosts, type HostNames } from '../http/hosts.ts';
 import { NewFiles } from '../http/new-files.ts';
-import { refuseConnection } from '../http/problems.ts';
+import { refuseConnection, reportedError } from '../http/problems.ts';
 import { installTracing } from '../http/tracing.ts';
 import { Uploads } from '../http/upload.ts';
 import { closeAfterUnsent } from '../requests/expectation.ts';
@@ -113,21 +112,7 @@ export function buildS3App(options: S3Options): FastifyInstance {
   return app;
 
   function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-    const known = knownError(error);
-    if (known === null || known.s3 === 'InternalError')
-      request.log.error({ err: error, url: request.originalUrl }, 'S3 request failed');
-    else
-      request.log.debug(
-        { code: known.s3, detail: known.message, url: request.originalUrl },
-        'S3 request refused',
-      );
-    if (error instanceof AssertionFailure)
-      // A broken invariant ends the process, after this answer had its chance.
-      world.soon(() => {
-        throw error;
-      });
-    const { s3, status, message } =
-      known ?? new S3Error('InternalError', `Internal error: see the server's log for request ${request.id}`);
+    const { s3, status, message } = s3ErrorOf(reportedError(world, error, request).error);
     for (const name of Object.keys(reply.getHeaders()))
       if (name !== 'content-range' && !name.startsWith('access-control-')) reply.removeHeader(name);
     if (status === 503) reply.header('retry-after', RETRY_AFTER_S);
@@ -138,14 +123,6 @@ export function buildS3App(options: S3Options): FastifyInstance {
       .type('application/xml')
       .send(Buffer.from(request.method === 'HEAD' ? '' : document));
   }
-}
-
-function knownError(error: unknown): S3Error | null {
-  if (error instanceof ServiceError) return s3ErrorOf(error);
-  const { statusCode } = (error ?? {}) as { readonly statusCode?: unknown };
-  const isRefusal =
-    error instanceof Error && typeof statusCode === 'number' && statusCode >= 400 && statusCode < 500;
-  return isRefusal ? new S3Error('InvalidRequest', error.message, { cause: error }) : null;
 }
 
 /** Hides the target from the router, and the type of the body from Fastify; handlers read `originalUrl`. */
@@ -266,12 +243,7 @@ class S3Service {
         'AccessDenied',
         `"${grant.name}" has the role ${grant.role}; this needs the role ${role}`,
       );
-    if (bucket !== null && role !== 'admin') assertVolumeGranted(grant, this.#buckets.named(bucket).volume);
-    if (bucket !== null && role === 'admin') assertVolumeGranted(grant, this.#volumeOf(bucket));
-  }
-
-  #volumeOf(bucket: string): string {
-    return this.#buckets.areVolumes ? bucket : this.#buckets.named(bucket).volume;
+    if (bucket !== null) assertVolumeGranted(grant, this.#buckets.volumeOf(bucket));
   }
 
   async #addCors({ request, reply }: S3Call, bucket: string): Promise<boolean> {
