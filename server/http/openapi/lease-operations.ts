@@ -178,7 +178,7 @@ export const LEASE_OPERATIONS: Operations = {
     'Releases a lease',
     { ...COLLISION, ...LOST, ...UNKNOWN },
     {
-      description: 'Also answers 204 if the lease is over and nobody else has it.',
+      description: 'Also answers 204 if the lease is over and no other session has it.',
       headers: SESSION,
       required: ['Leasehold-Session'],
       answers: { 204: done },

@@ -141,7 +141,7 @@ export const CONTENTS: readonly ObjectCase[] = [
     effect: [holds('bar')],
   },
   {
-    name: 'a key of a customer is refused, so that nobody believes in encryption',
+    name: 'a key of a customer is refused, so that no client believes in encryption',
     send: put('bar', [['x-amz-server-side-encryption-customer-algorithm', 'AES256']]),
     answer: error(501, 'NotImplemented'),
     effect: [HOLDS_NOTHING],

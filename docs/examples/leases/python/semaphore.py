@@ -10,7 +10,7 @@ import random
 from leases import AFTER_END_S, LeaseError
 from worker import Worker, client_of, parser_of, rounds, run
 
-# A permit that is released while nobody waits for just that one is noticed after this time.
+# A permit that is released while no worker waits for just that one is noticed after this time.
 LOOK_AGAIN_S = 0.5
 
 
