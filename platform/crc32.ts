@@ -1,24 +1,11 @@
-import { createRequire } from 'node:module';
 import { crc32 as crc32OfZlib } from 'node:zlib';
+import { type Crc, crcLibrary } from './crc-library.ts';
 
-/** CRC-32 as in zlib. @param crc of the preceding bytes */
-type Crc32 = (bytes: Uint8Array, crc?: number) => number;
-
-/** Uses the processor's instructions if a library for them is installed; else zlib's (decision 0050). */
-export const crc32: Crc32 = trustedCrc32(quickCrc32()) ?? crc32OfZlib;
-
-/** @returns null if the library is not installed */
-function quickCrc32(): Crc32 | null {
-  try {
-    return (createRequire(import.meta.url)('@node-rs/crc32') as { readonly crc32: Crc32 }).crc32;
-  } catch {
-    // The package is optional, and has no code for some systems.
-    return null;
-  }
-}
+/** CRC-32 as in zlib, with the processor's instructions if a library for them is installed (decision 0050). */
+export const crc32: Crc = trustedCrc32(crcLibrary()?.crc32 ?? null) ?? crc32OfZlib;
 
 /** All stored data depends on it: @returns null for a function that differs from zlib's */
-export function trustedCrc32(candidate: Crc32 | null): Crc32 | null {
+export function trustedCrc32(candidate: Crc | null): Crc | null {
   const sample = Uint8Array.from({ length: 5_000 }, (_, at) => (at * 167 + (at >>> 4)) & 0xff);
   const isSame = [0, 1, 15, 16, 127, 128, 1_029, sample.length].every((length) => {
     const bytes = sample.subarray(3, length);

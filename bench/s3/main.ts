@@ -1,17 +1,15 @@
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { freePorts } from '../../client/dev/free-ports.ts';
 import { Pool } from '../../platform/undici.ts';
 import { RealCluster } from '../../test/cluster/real-cluster.ts';
 import { wantedOrExit } from '../command-line.ts';
+import { processCpuMs } from '../lease/cpu.ts';
 import { machineHere, machineText } from '../machine.ts';
 import { argumentsOf, USAGE } from './arguments.ts';
 
 const BYTES = 64 * 1024;
 const PARALLEL = 16;
 const BUCKET = 'bench';
-/** Linux counts processor time in hundredths of a second; proc(5). */
-const TICKS_PER_S = 100;
 
 interface Interface {
   readonly name: string;
@@ -83,7 +81,7 @@ async function measured(
   { name, pools, path, headers }: Interface,
   run: number,
 ): Promise<Rate> {
-  const before = processorS();
+  const beforeMs = cpuMs();
   const beganMs = performance.now();
   let next = 0;
   const work = async (): Promise<void> => {
@@ -103,16 +101,12 @@ async function measured(
   };
   await Promise.all(Array.from({ length: PARALLEL }, work));
   const seconds = (performance.now() - beganMs) / 1_000;
-  return { perS: objects / seconds, cpuUs: ((processorS() - before) * 1e6) / objects };
+  return { perS: objects / seconds, cpuUs: ((cpuMs() - beforeMs) * 1_000) / objects };
 }
 
-/** Processor time of the servers, in seconds. */
-function processorS(): number {
-  return cluster.ids.reduce((sum, id) => {
-    const [, fields = ''] = readFileSync(`/proc/${cluster.pid(id)}/stat`, 'utf8').split(') ');
-    const [user, system] = fields.split(' ').slice(11, 13).map(Number) as [number, number];
-    return sum + (user + system) / TICKS_PER_S;
-  }, 0);
+/** Processor time of the servers. */
+function cpuMs(): number {
+  return processCpuMs(cluster.ids.map((id) => ({ pid: cluster.pid(id) })));
 }
 
 function md5(body: Buffer): string {

@@ -43,6 +43,11 @@ export interface Listed<Record> {
   readonly record: Record;
 }
 
+export interface Page<Record> {
+  readonly all: readonly Listed<Record>[];
+  readonly more: boolean;
+}
+
 const FOLDERS: Readonly<Record<Kind, string>> = { volume: 'volumes', snapshot: 'snapshots' };
 const DRAFTS = 'drafts';
 const LIST_COUNT_MAX = 1_000;
@@ -120,6 +125,22 @@ export class Records {
       if (!more || end === undefined) return;
       last = end.name;
     }
+  }
+
+  /** Lists up to `countMax` of the records that are ready and `isWanted`. */
+  async page<Of extends Kind>(
+    kind: Of,
+    after: string,
+    countMax: number,
+    isWanted: (record: RecordOf<Of>) => boolean,
+  ): Promise<Page<RecordOf<Of>>> {
+    const all: Listed<RecordOf<Of>>[] = [];
+    for await (const one of this.list(kind, after)) {
+      if (one.record.state !== 'ready' || !isWanted(one.record)) continue;
+      if (all.length === countMax) return { all, more: true };
+      all.push(one);
+    }
+    return { all, more: false };
   }
 
   async #link(path: string, record: VolumeRecord | SnapshotRecord): Promise<void> {

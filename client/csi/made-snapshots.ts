@@ -1,7 +1,7 @@
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';
 import { CallFailure, nullIfNotFound } from './call-failure.ts';
 import type { Cluster } from './cluster-access.ts';
-import { ignoreExists, type Listed, type SnapshotRecord } from './driver-records.ts';
+import { ignoreExists, type Page, type SnapshotRecord } from './driver-records.ts';
 import type { Volumes } from './made-volumes.ts';
 import { clusterName, type SnapshotId } from './names.ts';
 
@@ -104,20 +104,9 @@ export class Snapshots {
   }
 
   /** Lists the driver's snapshots in the order of their names. @param volume null: of all volumes */
-  async list(
-    volume: string | null,
-    after: string,
-    countMax: number,
-  ): Promise<{ readonly all: readonly Listed<SnapshotRecord>[]; readonly more: boolean }> {
-    return this.#volumes.records(async (records) => {
-      const all: Listed<SnapshotRecord>[] = [];
-      for await (const one of records.list('snapshot', after)) {
-        if (one.record.state !== 'ready' || (volume !== null && one.record.volume !== volume)) continue;
-        if (all.length === countMax) return { all, more: true };
-        all.push(one);
-      }
-      return { all, more: false };
-    });
+  list(volume: string | null, after: string, countMax: number): Promise<Page<SnapshotRecord>> {
+    const isWanted = (record: SnapshotRecord): boolean => volume === null || record.volume === volume;
+    return this.#volumes.records((records) => records.page('snapshot', after, countMax, isWanted));
   }
 
   async record(name: string): Promise<SnapshotRecord | null> {

@@ -2,7 +2,7 @@
 import type { VolumeInfo } from '../../wire/catalog-api.ts';
 import { CallFailure, nullIfNotFound } from './call-failure.ts';
 import type { Cluster } from './cluster-access.ts';
-import { ignoreExists, type Listed, Records, type VolumeRecord } from './driver-records.ts';
+import { ignoreExists, type Page, Records, type VolumeRecord } from './driver-records.ts';
 import type { ContentSource } from './messages.ts';
 import { clusterName, parseSnapshotId } from './names.ts';
 import { type Capacity, capacityFits, quotaOf, type Settings, settingsText } from './parameters.ts';
@@ -225,19 +225,8 @@ export class Volumes {
   }
 
   /** Lists the volumes that the driver has made for claims, in the order of their ids. */
-  async list(
-    after: string,
-    countMax: number,
-  ): Promise<{ readonly all: readonly Listed<VolumeRecord>[]; readonly more: boolean }> {
-    return this.records(async (records) => {
-      const all: Listed<VolumeRecord>[] = [];
-      for await (const one of records.list('volume', after)) {
-        if (one.record.state !== 'ready' || one.record.node !== null) continue;
-        if (all.length === countMax) return { all, more: true };
-        all.push(one);
-      }
-      return { all, more: false };
-    });
+  list(after: string, countMax: number): Promise<Page<VolumeRecord>> {
+    return this.records((records) => records.page('volume', after, countMax, ({ node }) => node === null));
   }
 }
 

@@ -1,7 +1,16 @@
-import { type Address, addressFormat } from './address.ts';
+import { type Address, addressFormat, addressParse } from './address.ts';
 import { ConfigurationError } from './configuration-error.ts';
 
 export type Given = { readonly label: string; readonly value: string } | null;
+
+/** @param example an address for the message @throws ConfigurationError */
+export function readAddress({ label, value }: NonNullable<Given>, example: string): Address {
+  const address = addressParse(value);
+  if (address !== null) return address;
+  throw new ConfigurationError(
+    `Cannot use ${label} "${value}": write HOST:PORT, such as ${example}, with a port from 1 to 65535`,
+  );
+}
 
 export interface NetworkGuards {
   readonly tls: TlsFiles | null;

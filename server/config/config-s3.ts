@@ -1,6 +1,5 @@
-import { durationParse } from '../../base/duration.ts';
-import { type Address, addressParse } from './address.ts';
-import { type Given, readHostNames } from './config-network.ts';
+import type { Address } from './address.ts';
+import { type Given, readAddress, readHostNames } from './config-network.ts';
 import { ConfigurationError } from './configuration-error.ts';
 
 /** The S3 interface of a server. */
@@ -13,32 +12,27 @@ export interface S3Config {
   readonly uploadExpiryMs: number;
 }
 
-export interface S3Texts {
+export interface S3Given {
   readonly listen: Given;
   readonly buckets: Given;
   readonly domains: Given;
   readonly uploadExpiry: Given;
+  readonly uploadExpiryMs: number;
 }
 
-const UPLOAD_EXPIRY_MS_DEFAULT = 7 * 86_400_000;
-
 /** @returns null without `--s3-listen` @throws ConfigurationError */
-export function readS3({ listen: given, buckets, domains, uploadExpiry }: S3Texts): S3Config | null {
-  if (given === null) {
+export function readS3(options: S3Given): S3Config | null {
+  const { listen, buckets, domains, uploadExpiry, uploadExpiryMs } = options;
+  if (listen === null) {
     const useless = buckets ?? domains ?? uploadExpiry;
     if (useless === null) return null;
     throw new ConfigurationError(`Cannot use ${useless.label} without S3: add --s3-listen HOST:PORT`);
   }
-  const listen = addressParse(given.value);
-  if (listen === null)
-    throw new ConfigurationError(
-      `Cannot use ${given.label} "${given.value}": write HOST:PORT, such as 127.0.0.1:7480, with a port from 1 to 65535`,
-    );
   return {
-    listen,
+    listen: readAddress(listen, '127.0.0.1:7480'),
     directory: readDirectory(buckets),
     domains: readHostNames(domains).map((name) => name.toLowerCase()),
-    uploadExpiryMs: readExpiry(uploadExpiry),
+    uploadExpiryMs,
   };
 }
 
@@ -49,13 +43,5 @@ function readDirectory(given: Given): S3Config['directory'] {
   if (volume !== undefined && names.every((name) => name !== '.' && name !== '..')) return { volume, names };
   throw new ConfigurationError(
     `Cannot use ${given.label} "${given.value}": write "volumes", or a directory whose directories are the buckets, such as main:/buckets`,
-  );
-}
-
-function readExpiry(given: Given): number {
-  const ms = given === null ? UPLOAD_EXPIRY_MS_DEFAULT : durationParse(given.value);
-  if (ms !== null && ms > 0) return ms;
-  throw new ConfigurationError(
-    `Cannot use ${given?.label} "${given?.value}": invalid duration; write 7d or 12h`,
   );
 }

@@ -11,6 +11,7 @@ import {
   type Given,
   isLoopback,
   type NetworkGuards,
+  readAddress,
   readHostNames,
   readTlsFiles,
   readTokens,
@@ -39,7 +40,7 @@ const LEASE_MS_MAX = 600_000;
 const LEASE_IDLE_LEASES = 3;
 const OPERATION_TIMEOUT_MS_DEFAULT = 15_000;
 const CATALOG_LOG_BYTES_DEFAULT = 256 * 1024 ** 2;
-const SCRUB_EVERY_MS_DEFAULT = 7 * 86_400_000;
+const WEEK_MS = 7 * 86_400_000;
 /** A million small files leave a server in 42 minutes. */
 const MOVED_FILES_PER_S_DEFAULT = 400;
 const MOVED_BYTES_PER_S_DEFAULT = 100 * 1024 * 1024;
@@ -340,7 +341,7 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
   const listen = readListen(text('listen'), own, id);
   const s3 = readS3({
     ...{ listen: text('s3-listen'), buckets: text('s3-buckets'), domains: text('s3-domains') },
-    uploadExpiry: text('s3-upload-expiry'),
+    ...{ uploadExpiry: text('s3-upload-expiry'), uploadExpiryMs: duration('s3-upload-expiry', WEEK_MS) },
   });
   refuseOpenNetwork(id, [listen, ...peers.values(), ...(s3 === null ? [] : [s3.listen])], guards);
 
@@ -381,7 +382,7 @@ function assemble(source: (name: OptionName) => OptionSource | undefined): Serve
     catalogLogBytesMax: readSize(text('catalog-log'), CATALOG_LOG_BYTES_DEFAULT),
     gcGraceMs: duration('gc-grace', 3_600_000),
     leaseIdleMs: duration('lease-idle', LEASE_IDLE_LEASES * leaseMs),
-    scrubEveryMs: duration('scrub-every', SCRUB_EVERY_MS_DEFAULT),
+    scrubEveryMs: duration('scrub-every', WEEK_MS),
     scrubBytesPerS: readRate(text('scrub-rate'), SCRUB_BYTES_PER_S_DEFAULT),
     catchUpBytesPerS: readRate(text('catch-up-rate'), Infinity),
     moveRates: {
@@ -592,12 +593,7 @@ function readLabels(given: OptionSource | undefined): readonly string[] | null {
 
 function readListen(given: Given, own: Address, id: ServerId): Address {
   if (given === null) return own;
-  const listen = addressParse(given.value);
-  if (listen === null) {
-    throw new ConfigurationError(
-      `Cannot use ${given.label} "${given.value}": write HOST:PORT, such as 127.0.0.1:7401, with a port from 1 to 65535`,
-    );
-  }
+  const listen = readAddress(given, '127.0.0.1:7401');
   // A forwarder may translate between two hosts' addresses, but not within one host.
   const sameHost = listen.host === own.host || (isLoopback(listen.host) && isLoopback(own.host));
   if (sameHost && addressFormat(listen) !== addressFormat(own)) {
