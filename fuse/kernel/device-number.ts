@@ -6,16 +6,22 @@ import { unmountDirectory } from './mount-programs.ts';
 /**
  * Linux gives a file system without a disk the lowest free minor device number (`get_anon_bdev`). In its own mount
  * namespace, this script takes all free numbers up to `$1` with empty file systems, frees `$1`, prints `free`, and
- * keeps the others until the end of its input. Only one runs at a time, since each takes numbers of others.
+ * keeps the others until the end of its input. It keeps no copies of the machine's volumes: they could not end.
  */
 const KEEP_SMALLER = `
   set -e
-  exec 9> /run/leasehold-device-number.lock
-  flock 9
   cd /
+  while read -r _ _ _ _ point rest; do
+    case $rest in
+      *' - fuse.leasehold '*) umount -i -c -l "$(printf %b "$point")" || true ;;
+    esac
+  done < /proc/self/mountinfo
   mount -i -t ramfs leasehold-numbers /sys
+  # Linux gives the numbers of a namespace that has ended back later.
+  trap 'umount -i -l /sys' EXIT
   if [ "$(mountpoint -d /sys)" = "0:$1" ]; then
     umount -i /sys
+    trap - EXIT
   else
     seq "$1" | (cd /sys && xargs mkdir)
     seq "$1" | sed 's,.*,leasehold-& /sys/& ramfs defaults 0 0,' > /sys/fstab
@@ -32,18 +38,45 @@ const KEEP_SMALLER = `
   echo free
   cat > /dev/null`;
 
-const PROGRAM = ['--mount', '--propagation', 'private', 'sh', '-c', KEEP_SMALLER, 'leasehold-device-number'];
+/**
+ * Only one script runs at a time, since each takes numbers of others. It does not have the lock itself: its process
+ * would give it back before its file systems.
+ */
+const LOCKED = ['--close', '/run/leasehold-device-number.lock'];
+const NAMESPACE = ['unshare', '--mount', '--propagation', 'private'];
+const PROGRAM = [...LOCKED, ...NAMESPACE, 'sh', '-c', KEEP_SMALLER, 'leasehold-device-number'];
+
+const ATTEMPTS_MAX = 10;
+
+/** Another file system was mounted or unmounted at that moment, and the mount got another number. */
+export class DeviceNumberMissed extends Error {}
+
+/** Repeats an attempt to mount that missed its number. @param again called before each repetition */
+export async function untilNumbered<Result>(
+  attempt: () => Promise<Result>,
+  again: (missed: DeviceNumberMissed) => void = () => undefined,
+): Promise<Result> {
+  for (let count = 1; ; count++) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (!(error instanceof DeviceNumberMissed) || count === ATTEMPTS_MAX) throw error;
+      again(error);
+    }
+  }
+}
 
 /**
  * Has `mount` mount a file system of the device `0:number` on `mountpoint`.
  * @throws Error if the number is in use; nothing is mounted then
+ * @throws DeviceNumberMissed if the mount had another number, and is removed again
  */
 export async function withDeviceNumber(
   number: number,
   mountpoint: string,
   mount: () => Promise<void>,
 ): Promise<void> {
-  const keeper = spawn('unshare', [...PROGRAM, String(number)], { stdio: ['pipe', 'pipe', 'pipe'] });
+  const keeper = spawn('flock', [...PROGRAM, String(number)], { stdio: ['pipe', 'pipe', 'pipe'] });
   const closed = once(keeper, 'close');
   // The keeper may have ended; then its answer says why.
   keeper.stdin.on('error', () => undefined);
@@ -57,8 +90,8 @@ export async function withDeviceNumber(
   const device = (await mountAt(mountpoint))?.device;
   if (device === `0:${number}`) return;
   await unmountDirectory(mountpoint, true);
-  throw new Error(
-    `The device number 0:${number} was taken by another mount at the same moment; mount again (got ${device})`,
+  throw new DeviceNumberMissed(
+    `The mount got the device number ${device} and not 0:${number}, since another file system was mounted or unmounted at that moment; mount again`,
   );
 }
 
@@ -86,5 +119,7 @@ async function readFree(keeper: Keeper, number: number, closed: Promise<unknown>
     );
   }
   await closed;
-  throw new Error(`Cannot reserve the device number 0:${number}: ${complaint.trim() || 'unshare(1) failed'}`);
+  throw new Error(
+    `Cannot reserve the device number 0:${number}: ${complaint.trim() || 'flock(1) or unshare(1) failed'}`,
+  );
 }

@@ -9,7 +9,7 @@ import { tuneKernel } from '../transport/kernel-tuning.ts';
 import { guardMount } from '../transport/mount-guard.ts';
 import type { FileSystemCalls, Log, MountedTransport, TransportOptions } from '../transport.ts';
 import { connectKernel, type KernelDevice } from './connection.ts';
-import { withDeviceNumber } from './device-number.ts';
+import { untilNumbered, withDeviceNumber } from './device-number.ts';
 import { abortConnection, mountDevice, unmountDirectory } from './mount-programs.ts';
 import { readRequests } from './reader.ts';
 import type { Send } from './replier.ts';
@@ -49,6 +49,28 @@ export function kernelTransportObstacle(): string | null {
   }
 }
 
+interface MountedDevice {
+  /** The open /dev/fuse. */
+  readonly fd: number;
+  /** The kernel's number of the file system, `0:51`. */
+  readonly device: string;
+}
+
+async function mountedDevice(mountpoint: string, options: TransportOptions): Promise<MountedDevice> {
+  const { deviceNumber } = options;
+  const fd = openSync(DEVICE, 'r+');
+  try {
+    const mount = () => mountDevice(fd, mountpoint, options.source, options.kernelOptions);
+    await (deviceNumber === null ? mount() : withDeviceNumber(deviceNumber, mountpoint, mount));
+    const mounted = await mountAt(mountpoint);
+    if (mounted === null) throw new Error(`The mount on "${mountpoint}" is not in /proc/self/mountinfo`);
+    return { fd, device: mounted.device };
+  } catch (error) {
+    closeSync(fd);
+    throw error;
+  }
+}
+
 /** The transport for root (decision 0016). @throws Error on a working mount, or if the kernel or mount(8) refuses */
 export async function mountWithKernel(
   directory: string,
@@ -58,20 +80,10 @@ export async function mountWithKernel(
   const { world, log } = options;
   const mountpoint = await canonical(directory);
   await removeDeadMount(world, mountpoint, log);
-  const fd = openSync(DEVICE, 'r+');
-  let device: string;
-  try {
-    const mount = () => mountDevice(fd, mountpoint, options.source, options.kernelOptions);
-    await (options.deviceNumber === null
-      ? mount()
-      : withDeviceNumber(options.deviceNumber, mountpoint, mount));
-    const mounted = await mountAt(mountpoint);
-    if (mounted === null) throw new Error(`The mount on "${mountpoint}" is not in /proc/self/mountinfo`);
-    device = mounted.device;
-  } catch (error) {
-    closeSync(fd);
-    throw error;
-  }
+  const { fd, device } = await untilNumbered(
+    () => mountedDevice(mountpoint, options),
+    ({ message }) => log('info', 'mounts again', { reason: message }),
+  );
   guardMount(device, mountpoint);
   // The reader thread keeps the process from ending, and a mount without answers blocks its programs.
   const abort = (): void => abortConnection(device);
