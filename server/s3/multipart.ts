@@ -98,6 +98,7 @@ export class MultipartUploads {
   readonly #parts: MultipartParts;
   /** When expired uploads of a bucket were last removed. */
   readonly #sweptMs = new Map<string, number>();
+  #lastIdMs = 0;
 
   constructor(parts: MultipartParts) {
     this.#parts = parts;
@@ -106,9 +107,7 @@ export class MultipartUploads {
   async create(bucket: Bucket, record: UploadRecord): Promise<string> {
     newKeyPath(record.key);
     const { gateway, world } = this.#parts;
-    // Ids are in the order of time, for listings.
-    const id =
-      Math.floor(record.initiatedMs).toString(16).padStart(12, '0') + world.randomBytes(10).toString('hex');
+    const id = this.#idMs(record).toString(16).padStart(12, '0') + world.randomBytes(10).toString('hex');
     const make = (path: FilePath, xattr: string): Promise<unknown> =>
       gateway.durably({
         kind: 'make-directory',
@@ -121,6 +120,12 @@ export class MultipartUploads {
     await make(uploadPath(bucket, id), encodeRecord({ upload: record }));
     this.#sweepSoon(bucket);
     return id;
+  }
+
+  /** Ids are in the order of creation, for listings: also those of one millisecond, or of a clock that was set back. */
+  #idMs({ initiatedMs }: UploadRecord): number {
+    this.#lastIdMs = Math.max(Math.floor(initiatedMs), this.#lastIdMs + 1);
+    return this.#lastIdMs;
   }
 
   /** @throws S3Error `NoSuchUpload` */

@@ -96,3 +96,16 @@ test('an upload that was aborted is not completed afterwards, by no request that
   for (const { aborted, completed, exists } of outcomes)
     assert.equal(exists, completed, `aborted: ${aborted}`);
 });
+
+test('uploads of one key are listed in the order of their creation', async () => {
+  const created: (string | undefined)[] = [];
+  for (let count = 0; count < 40; count++) {
+    const { UploadId } = await client.send(new CreateMultipartUploadCommand({ Bucket, Key: 'ordered' }));
+    created.push(UploadId);
+  }
+  const { Uploads = [] } = await client.send(new ListMultipartUploadsCommand({ Bucket, Prefix: 'ordered' }));
+  assert.deepEqual(
+    Uploads.map(({ UploadId }) => UploadId),
+    created,
+  );
+});
