@@ -70,31 +70,33 @@ export async function makeDirectory(directory: string): Promise<void> {
   await mkdir(directory, { recursive: true, mode: DIRECTORY_MODE });
 }
 
-/** Mounts what is at `from` also at `to`, on top of what may be mounted there, in the mode that it has at `from`. */
-export async function bind(from: string, to: string): Promise<void> {
-  await mountBound(from, to, 'bind');
-}
-
 /**
- * The same, read-only. mount(8) makes a mount read-only after it has made it: a pod that runs could write meanwhile. So
- * that happens at `via`, a directory that no pod sees, and the mount at `to` has its mode from there.
+ * Mounts what is at `from` also at `to`, on top of what may be mounted there, and read-only if wanted.
+ *
+ * That is prepared at `via`, a directory that no pod sees. mount(8) makes a mount read-only after it has made it: a pod
+ * that runs could write meanwhile. And what is mounted at several places at once is one to the kernel: a later mount on
+ * top at one place would appear at all of them, in its mode. So the mount at `via` belongs to no others.
  */
-export async function bindReadOnly(from: string, to: string, via: string): Promise<void> {
+export async function bind(from: string, to: string, via: string, readOnly: boolean): Promise<void> {
   // Of a plugin that was killed.
   await unmountAll(via, () => true);
   await makeDirectory(via);
   try {
-    await mountBound(from, via, 'bind,ro');
-    await mountBound(via, to, 'bind');
+    await mountBound(
+      from,
+      via,
+      readOnly ? ['--make-private', '-o', 'bind,ro'] : ['--make-private', '-o', 'bind'],
+    );
+    await mountBound(via, to, ['-o', 'bind']);
   } finally {
     await unmountAll(via, () => true);
     await removeDirectory(via);
   }
 }
 
-async function mountBound(from: string, to: string, mode: 'bind' | 'bind,ro'): Promise<void> {
+async function mountBound(from: string, to: string, options: readonly string[]): Promise<void> {
   // Paths are used as they are: what is dead at `to` could not be resolved.
-  const result = await run('mount', ['--no-canonicalize', '-o', mode, from, to]);
+  const result = await run('mount', ['--no-canonicalize', ...options, from, to]);
   if (result.kind === 'done') return;
   const why = result.kind === 'failed' ? result.output : 'the program mount is not installed';
   throw generalFailure(`Cannot mount "${from}" at "${to}": ${why}`);

@@ -58,8 +58,12 @@ export class NodeState {
     return this.#all('staged');
   }
 
+  allPublished(): Promise<PublishedVolume[]> {
+    return this.#all('published');
+  }
+
   async publishedOf(staging: string): Promise<PublishedVolume[]> {
-    return (await this.#all<PublishedVolume>('published')).filter((one) => one.staging === staging);
+    return (await this.allPublished()).filter((one) => one.staging === staging);
   }
 
   putStaged(staged: StagedVolume): Promise<void> {

@@ -25,7 +25,7 @@ import { checkName, checkPath, clusterName } from './names.ts';
 import type { NodeState, StagedVolume } from './node-state.ts';
 import type { Operations } from './operations.ts';
 import { inlineCapacityOf, settingsOf } from './parameters.ts';
-import { StagedVolumes } from './staged-volumes.ts';
+import { isWhole, StagedVolumes } from './staged-volumes.ts';
 import { topologyOf } from './topology.ts';
 import { isEphemeral, mountedTree, ownAttributes } from './volume-context.ts';
 
@@ -217,15 +217,12 @@ export class Node {
 
   /** Replaces mounts whose processes have died, under the volumes that are published from them. */
   async repair(): Promise<void> {
-    const { state, log } = this.#options;
+    const { state, log, operations } = this.#options;
+    const published = Map.groupBy(await state.allPublished(), ({ staging }) => staging);
     for (const { volumeId, directory } of await state.allStaged()) {
-      const key = keyOf(volumeId);
-      // A call for it looks itself.
-      if (this.#options.operations.isRunning(key)) continue;
       try {
-        const mounted = await boundAt(directory);
-        if (mounted !== null && (await probe(directory)).kind !== 'dead') continue;
-        await this.#locked(volumeId, async () => void (await this.#staged.alive(directory)));
+        if (await isWhole(directory, published.get(directory) ?? [])) continue;
+        await operations.repair(keyOf(volumeId), () => this.#staged.repair(directory));
       } catch (error) {
         const { code, message } = statusOf(error);
         log('a dead mount is not replaced yet', { volume: volumeId, directory, code, error: message });

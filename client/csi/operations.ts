@@ -6,21 +6,31 @@ import { CallFailure } from './call-failure.ts';
  */
 export class Operations {
   readonly #running = new Set<string>();
+  readonly #repairs = new Map<string, Promise<unknown>>();
 
-  /** @throws CallFailure `ABORTED` while another call has one of the keys */
+  /** Waits for a repair that has one of the keys. @throws CallFailure `ABORTED` while another call has one */
   async run<Value>(keys: readonly string[], work: () => Promise<Value>): Promise<Value> {
     const taken = keys.find((key) => this.#running.has(key));
     if (taken !== undefined)
       throw new CallFailure('ABORTED', `Another call for ${taken} is in progress: repeat it later`);
     for (const key of keys) this.#running.add(key);
     try {
+      await Promise.allSettled(keys.map((key) => this.#repairs.get(key)));
       return await work();
     } finally {
       for (const key of keys) this.#running.delete(key);
     }
   }
 
-  isRunning(key: string): boolean {
-    return this.#running.has(key);
+  /** Repairs unless a call has the key: it looks itself. */
+  async repair(key: string, work: () => Promise<void>): Promise<void> {
+    if (this.#running.has(key)) return;
+    const repair = work();
+    this.#repairs.set(key, repair);
+    try {
+      await repair;
+    } finally {
+      this.#repairs.delete(key);
+    }
   }
 }

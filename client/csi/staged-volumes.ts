@@ -10,7 +10,6 @@ import { makeDirectories } from './made-volumes.ts';
 import type { Texts } from './messages.ts';
 import {
   bind,
-  bindReadOnly,
   boundAt,
   isVolumeMount,
   makeDirectory,
@@ -136,8 +135,17 @@ export class StagedVolumes {
     if ((await this.#found(directory)) === 'alive') return staged;
     this.#options.log('the mount is dead, or gone, and is replaced', { volume: staged.volumeId, directory });
     await this.#mount(staged);
-    for (const published of await this.#options.state.publishedOf(directory)) await this.publish(published);
+    await this.#publishAll(directory);
     return staged;
+  }
+
+  /** Mounts a staged volume again if its process has died, and publishes it where an earlier repair did not. */
+  async repair(directory: string): Promise<void> {
+    if ((await this.alive(directory)) !== null) await this.#publishAll(directory);
+  }
+
+  async #publishAll(directory: string): Promise<void> {
+    for (const published of await this.#options.state.publishedOf(directory)) await this.publish(published);
   }
 
   /**
@@ -154,8 +162,7 @@ export class StagedVolumes {
     }
     if (mounted !== null && (!isVolumeMount(mounted) || (await probe(directory)).kind !== 'dead'))
       throw new CallFailure('ALREADY_EXISTS', `"${directory}" has another mount already: ${mounted.source}`);
-    if (!readOnly) return bind(staging, directory);
-    await bindReadOnly(staging, directory, this.#options.state.mountPoint(`read-only ${directory}`));
+    await bind(staging, directory, this.#options.state.mountPoint(`for ${directory}`), readOnly);
   }
 }
 
@@ -181,6 +188,15 @@ async function placeOf(
     await makeDirectories(cluster, tree, path, DIRECTORY);
     return find();
   }
+}
+
+/** Whether a volume is mounted where it was staged, and from there wherever it was published. */
+export async function isWhole(staging: string, published: readonly PublishedVolume[]): Promise<boolean> {
+  const wanted = await boundAt(staging);
+  if (wanted === null || (await probe(staging)).kind === 'dead') return false;
+  for (const { directory } of published)
+    if ((await boundAt(directory))?.device !== wanted.device) return false;
+  return true;
 }
 
 function isDead({ kind }: Probe): boolean {

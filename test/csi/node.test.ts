@@ -303,11 +303,15 @@ test('a dead mount is replaced under pods: those to which mounts propagate conti
         const { code, text } = await propagated.run('cat', `${target('pod')}/file`);
         return code === 0 && text === 'kept';
       });
+      await until(
+        'the other one, too',
+        async () => (await run('cat', [`${target('reading')}/file`])).code === 0,
+      );
+      assert.throws(() => writeFileSync(`${target('reading')}/file`, 'x'), { code: 'EROFS' });
+      writeFileSync(`${target('pod')}/round-${round}`, 'each has its mode');
     }
-    await until(
-      'the other one, too',
-      async () => (await run('cat', [`${target('reading')}/file`])).code === 0,
-    );
+    while ((await mountAt(target('reading'))) !== null) execFileSync('umount', ['-l', target('reading')]);
+    await until('it is published again', async () => (await mountAt(target('reading'))) !== null);
     assert.throws(() => writeFileSync(`${target('reading')}/file`, 'x'), { code: 'EROFS' });
     const { code, text } = await isolated.run('cat', `${target('pod')}/file`);
     assert.notEqual(code, 0, 'A container without propagation has the dead mount until it restarts');

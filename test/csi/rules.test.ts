@@ -60,6 +60,28 @@ test('a call for a volume that has one in progress is refused; others, and later
   assert.equal(await operations.run(['a'], async () => 2), 2);
 });
 
+test('a call waits for a repair of its volume; a repair leaves a volume to its call', async () => {
+  const operations = new Operations();
+  const order: string[] = [];
+  const { promise: replaced, resolve: replace } = Promise.withResolvers<void>();
+  const repair = operations.repair('a', async () => {
+    await replaced;
+    order.push('repaired');
+  });
+  const call = operations.run(['a'], async () => void order.push('called'));
+  await assert.rejects(
+    operations.run(['a'], async () => undefined),
+    /in progress/,
+  );
+  await operations.repair('a', async () => void order.push('another repair'));
+  replace();
+  await Promise.all([repair, call]);
+  assert.deepEqual(order, ['repaired', 'called']);
+  const failed = operations.repair('a', () => Promise.reject(new Error('no majority')));
+  assert.equal(await operations.run(['a'], async () => 1), 1, 'The call looks itself');
+  await assert.rejects(failed, /no majority/);
+});
+
 test('flags of mounts name no servers, credentials or rights, however they are written', () => {
   const capability = (...mountFlags: string[]): VolumeCapability => ({
     mount: { fsType: '', mountFlags },
