@@ -9,8 +9,8 @@ export type RunResult =
 const TIMEOUT_MS = 30_000;
 
 /**
- * Runs a program. `output` is what it printed, errors first. After `timeoutMs` it is killed and has failed. Linux lets no
- * process end in a call that a mount has received and does not answer: that one is left behind.
+ * Runs a program. `output` is what it printed, errors first. After `timeoutMs` it is killed and has failed. Linux lets
+ * no process end in a call that a mount has received and does not answer: that one is left behind.
  */
 export function run(
   program: string,
