@@ -93,9 +93,9 @@ export function addMirrorCommand(program: Command): void {
     await client.useVolume(volume, call);
     const leases = leaseClientOf(promotion, timeoutOf(promotion));
     try {
-      await underLease(leases, targetLease(volume), call, async (limited) => {
+      await underLease(leases, targetLease(volume), call, async (limited, lease) => {
         const end = new MirrorEnd(client, volume, new MirrorNames(options.name));
-        const { name, madeNs } = await promote(end, limited);
+        const { name, madeNs } = await promote(end, limited, () => lease.assertHeld());
         const age = formatDuration(behindMs(client.world.wallMs(), madeNs));
         printLine(`${volume} is writable, as of ${name}: its copy was complete ${age} ago`);
       });

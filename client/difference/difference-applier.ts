@@ -40,6 +40,8 @@ export class DifferenceApplier {
   readonly #waiting: { readonly inode: number; readonly place: Name }[] = [];
   /** Source numbers of what is in the staging directory. */
   readonly #staged = new Map<number, 'file' | 'moved-directory' | 'gone-directory'>();
+  /** Changes of files in progress, by source number: they may get another number, and keep their names until then. */
+  readonly #changing = new Map<number, Promise<void>>();
   #staging: number | null = null;
   readonly #stagingName: string;
   records = 0;
@@ -124,10 +126,19 @@ export class DifferenceApplier {
   async #change({ node, contents: hasOther }: RecordOf<'change'>, contents: Pieces): Promise<void> {
     const inode = this.#copyOf(node.inode);
     if (node.kind === 'directory') return this.#setLater(inode, node, false);
+    const place = hasOther ? await this.#files.onlyPlaceOf(inode) : null;
+    const change = async (): Promise<void> => {
+      if (place !== null)
+        this.#copies.set(node.inode, await this.#files.replace(inode, node, place, contents));
+      else if (hasOther) await this.#files.rewrite(inode, node, contents);
+      await this.#files.setAttributes(this.#copyOf(node.inode), node, false);
+    };
+    const { promise: changed, resolve } = Promise.withResolvers<void>();
+    this.#changing.set(node.inode, changed);
     await this.#transfers.begin(() =>
-      this.#named(inode, async () => {
-        if (hasOther) await this.#files.rewrite(inode, node, contents);
-        await this.#files.setAttributes(inode, node, false);
+      this.#named(inode, change).finally(() => {
+        this.#changing.delete(node.inode);
+        resolve();
       }),
     );
   }
@@ -137,6 +148,7 @@ export class DifferenceApplier {
   }
 
   async #remove(record: RecordOf<'remove'>): Promise<void> {
+    await this.#changing.get(record.inode);
     const copy = this.#copies.get(record.inode);
     const remove = (): Promise<void> => this.#removeName(record);
     await (copy === undefined ? remove() : this.#named(copy, remove));
@@ -159,6 +171,7 @@ export class DifferenceApplier {
       this.#waiting.push({ inode, place: { parent, name } });
       return;
     }
+    await this.#changing.get(inode);
     const place = this.#placeOf({ parent, name });
     const copy = this.#copyOf(inode);
     const link = { kind: 'link', inode: copy, place } as const;

@@ -73,7 +73,7 @@ export class Mirror {
    */
   async cycle(call: CallOptions, assertHeld: () => void): Promise<void> {
     try {
-      await this.#cycle(call, assertHeld);
+      await this.#target.alone(assertHeld, call, () => this.#cycle(call, assertHeld));
       this.#parts.state.cycles += 1;
     } catch (error) {
       this.#copies = null;
@@ -273,7 +273,11 @@ function explained(error: unknown, hint: string): unknown {
 }
 
 /** Makes a copy writable for others: as it was at its latest complete copy. @returns the copy */
-export async function promote(end: MirrorEnd, call: CallOptions): Promise<SnapshotInfo> {
+export function promote(end: MirrorEnd, call: CallOptions, assertHeld: () => void): Promise<SnapshotInfo> {
+  return end.alone(assertHeld, call, () => promoteAlone(end, call));
+}
+
+async function promoteAlone(end: MirrorEnd, call: CallOptions): Promise<SnapshotInfo> {
   const { client, names, volume } = end;
   const snapshots = await end.snapshots(call);
   const copies = names.copies(snapshots);
