@@ -1,6 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes, EntryChange } from '../../wire/catalog-api.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { BoundedTransfers } from '../transfer/bounded-transfers.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { changePages } from './change-pages.ts';
 import { DifferenceApplier } from './difference-applier.ts';
@@ -8,6 +9,8 @@ import type { DifferenceStep } from './difference-records.ts';
 import { fileContents } from './file-contents.ts';
 import { assertUnprotected } from './protected-files.ts';
 import { nodeOf, xattrsOf } from './snapshot-difference.ts';
+
+const CHECKS_AT_ONCE = 16;
 
 /** Snapshots of a volume by their numbers: the state to return to, and one of the volume as it is now. */
 export interface UndoRange {
@@ -58,17 +61,27 @@ class Undo {
     this.#call = call;
   }
 
+  async assertPossible(): Promise<void> {
+    const checks = new BoundedTransfers(CHECKS_AT_ONCE);
+    try {
+      await this.#check(null, checks);
+    } finally {
+      await checks.settled();
+    }
+    await checks.end();
+  }
+
   /** @param directory whose new names are checked; null: all changes of the range */
-  async assertPossible(directory: number | null = null): Promise<void> {
+  async #check(directory: number | null, checks: BoundedTransfers): Promise<void> {
     const { volume, to, now } = this.#range;
     const pages = changePages(this.#client, { volume, from: to, to: now }, directory, this.#call);
     for await (const { inodes, names } of pages) {
-      for (const { after } of inodes) await this.#assertUnprotected(after.inode);
+      for (const { after } of inodes) await checks.begin(() => this.#assertUnprotected(after.inode));
       for (const { after } of names) {
         if (after === null) continue;
         const { inode, kind } = after.attributes;
-        await this.#assertUnprotected(inode);
-        if (after.isNew && kind === 'directory') await this.assertPossible(inode);
+        await checks.begin(() => this.#assertUnprotected(inode));
+        if (after.isNew && kind === 'directory') await this.#check(inode, checks);
       }
     }
   }

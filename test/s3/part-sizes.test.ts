@@ -1,6 +1,6 @@
 /**
- * Goal: the sizes of the parts of an object are known after its upload, also if all of them are different, or the upload
- * is refused before its contents are copied.
+ * Goal: the sizes of the parts of an object are known after its upload, also if all of them are different, or the
+ * upload is refused before its contents are copied.
  * Method: records of the largest uploads; then an upload to a real server, whose parts are copied from a file that is
  * one hole.
  */
