@@ -29,7 +29,7 @@ import { addTreeCommands } from './commands/tree.ts';
 import { addVolumeCommands } from './commands/volume.ts';
 import { programVersion } from './mounts/programs.ts';
 import type { ServerOption } from './reference/program-tree.ts';
-import { describeFailure, EXIT_USAGE } from './terminal/failure.ts';
+import { describeFailure, EXIT_USAGE, usageExit } from './terminal/failure.ts';
 
 const EXIT_CODES: readonly (readonly [number, string])[] = [
   [0, 'ok'],
@@ -74,7 +74,7 @@ export async function runCli(
 export function describeExit(error: unknown): { readonly exit: number; readonly lines: readonly string[] } {
   if (!(error instanceof CommanderError)) return describeFailure(error);
   // Commander has printed the message. Help on request is a success, help because no command was given is not.
-  return { exit: error.exitCode === 0 ? 0 : EXIT_USAGE, lines: [] };
+  return { exit: error.exitCode, lines: [] };
 }
 
 /** Builds the parser of all commands. @param output where help and usage errors go */
@@ -86,7 +86,7 @@ export function buildProgram(
   program
     .description('A replicated file system whose servers elect a primary for every file among themselves')
     .version(programVersion())
-    .exitOverride()
+    .exitOverride(usageExit(EXIT_USAGE))
     .configureOutput({
       ...output,
       outputError: (text, write) => write(usageError(text)),

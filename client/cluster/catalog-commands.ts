@@ -11,10 +11,11 @@ import type {
 } from '../../wire/catalog-api.ts';
 import { describeCommand } from '../transport/describe-request.ts';
 import type { CallOptions, Exchanger } from '../transport/exchange.ts';
-import { postRequest } from '../transport/request.ts';
+import { type ExchangeRequest, postRequest } from '../transport/request.ts';
+import type { RequestWindow } from '../transport/request-window.ts';
 import { type Response, readJson } from '../transport/response.ts';
 import type { CatalogSubject } from './catalog-subject.ts';
-import { CommandSession, type OnceOptions, type RequestOf } from './command-session.ts';
+import { CommandSession, type OnceOptions, type OpenSession, type RequestOf } from './command-session.ts';
 import { type FlushOutcome, UnflushedCommands } from './unflushed-commands.ts';
 
 export interface OwnedOptions extends OnceOptions {
@@ -26,6 +27,16 @@ export interface CommandOptions extends OwnedOptions {
   readonly live?: boolean;
 }
 
+/** A command that begins each session of a client: with it, another client finds the session and can end it. */
+export interface SessionOpening {
+  command(session: number): Command;
+  /** Called when it is executed. @throws if no other command may be sent in the session */
+  executed(): void;
+}
+
+/** The number of the last command of a session that another client has ended. */
+const LAST_NUMBER = 2 ** 52;
+
 /** A client's commands of one catalog: each is executed once, and a flush covers all that were answered. */
 export class CatalogCommands {
   readonly catalog: CatalogSubject;
@@ -34,13 +45,22 @@ export class CatalogCommands {
   /** For commands without a time limit: while one has no answer, only 63 later ones of its session can be sent. */
   readonly #unlimited: CommandSession;
   readonly #unflushed = new UnflushedCommands();
+  #opening: SessionOpening | null;
 
-  constructor(exchanger: Exchanger, catalog: CatalogSubject) {
+  constructor(exchanger: Exchanger, catalog: CatalogSubject, opening: SessionOpening | null) {
     this.#exchanger = exchanger;
     this.catalog = catalog;
+    this.#opening = opening;
     const lastOf = (session: number): number => this.#unflushed.numberMaxOf(session);
-    this.#commands = new CommandSession(exchanger, catalog, lastOf);
-    this.#unlimited = new CommandSession(exchanger, catalog, lastOf);
+    const open: OpenSession = (window, options) => this.#open(window, options);
+    this.#commands = new CommandSession(exchanger, catalog, lastOf, open);
+    this.#unlimited = new CommandSession(exchanger, catalog, lastOf, open);
+  }
+
+  /** Begins new sessions. @param opening null: without a command of their own */
+  openSessionsWith(opening: SessionOpening | null): void {
+    this.#opening = opening;
+    this.#renew();
   }
 
   /** Whether a power failure of all servers may lose commands answered here. */
@@ -52,21 +72,46 @@ export class CatalogCommands {
     command: CommandOf<Kind>,
     { cache, live, ...options }: CommandOptions,
   ): Promise<CommandResults[Kind]> {
-    const what = `Cannot ${describeCommand(command)}`;
     const session = options.timeoutMs === Number.POSITIVE_INFINITY ? this.#unlimited : this.#commands;
-    const requestOf: RequestOf = ({ session, since }, number) => {
-      const body: CommandBody = {
+    const requestOf: RequestOf = ({ session, since }, number) =>
+      this.#request({
         ...{ session, number },
         ...(since === undefined ? {} : { since }),
         ...(cache === undefined ? {} : { cache }),
         ...(live === true ? { live } : {}),
         command: command as Command,
-      };
-      return this.catalog.request(postRequest(what, '/v1/catalog/commands', body, { mutation: true }));
-    };
+      });
+    const what = `Cannot ${describeCommand(command)}`;
     return session.once(this.catalog, what, requestOf, options, (_, ...sessionAndNumber) =>
       this.#unflushed.answered(...sessionAndNumber),
     );
+  }
+
+  /**
+   * Executes a command as the last one of another client's session: what is late of that is refused from then on.
+   * @throws ServiceError `session-expired` if the catalog has forgotten the session, and refuses all of it by that
+   */
+  async endSession(session: number, last: Command, options: CallOptions): Promise<void> {
+    const request = this.#request({ session, number: LAST_NUMBER, command: last });
+    await this.#exchanger.perform(this.catalog, request, readJson, options);
+  }
+
+  async #open(window: RequestWindow, options: CallOptions): Promise<void> {
+    const opening = this.#opening;
+    if (opening === null) return;
+    const { session, since } = window;
+    const number = await window.acquire(this.#exchanger.limitsOf(options));
+    const fence = since === undefined ? {} : { since };
+    const request = this.#request({ session, number, ...fence, command: opening.command(session) });
+    await this.#exchanger.perform(this.catalog, request, readJson, options);
+    window.release(number);
+    this.#unflushed.answered(session, number);
+    opening.executed();
+  }
+
+  #request(body: CommandBody): ExchangeRequest {
+    const what = `Cannot ${describeCommand(body.command)}`;
+    return this.catalog.request(postRequest(what, '/v1/catalog/commands', body, { mutation: true }));
   }
 
   /**
@@ -117,9 +162,13 @@ export class CatalogCommands {
     const outcome = this.#unflushed.flushed(answered, missing);
     if (outcome.again.length > 0) {
       // Both sessions end, so that only commands in flight precede the next flush.
-      for (const commands of [this.#commands, this.#unlimited]) commands.renew();
+      this.#renew();
     }
     return outcome;
+  }
+
+  #renew(): void {
+    for (const commands of [this.#commands, this.#unlimited]) commands.renew();
   }
 }
 

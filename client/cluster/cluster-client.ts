@@ -35,7 +35,7 @@ import { bytesRequest, type ExchangeRequest, getRequest, postRequest } from '../
 import { drawSession } from '../transport/request-window.ts';
 import type { Response } from '../transport/response.ts';
 import { AdminClient } from './admin-client.ts';
-import type { CommandOptions, OwnedOptions } from './catalog-commands.ts';
+import type { CommandOptions, OwnedOptions, SessionOpening } from './catalog-commands.ts';
 import type { RequestOf } from './command-session.ts';
 import { FileHandle, type FileOptions } from './file-handle.ts';
 import { createLockClient, FileLocks, type FileLocksEvents, type LockClient } from './file-locks.ts';
@@ -176,6 +176,16 @@ export class ClusterClient {
   /** @see MoveWait.deadlineMs */
   deadlineMs(beganMs: number, limitMs: number): number {
     return this.#exchanger.moveWait.deadlineMs(beganMs, limitMs);
+  }
+
+  /** Later commands are in new sessions, which begin with this command; null: with none. @see endSession */
+  openSessionsWith(opening: SessionOpening | null): void {
+    this.#home.openSessionsWith(opening);
+  }
+
+  /** @see CatalogCommands.endSession */
+  endSession(session: number, last: Command, options: CallOptions = {}): Promise<void> {
+    return this.#home.request((commands, limited) => commands.endSession(session, last, limited), options);
   }
 
   get hasUnflushedCommands(): boolean {

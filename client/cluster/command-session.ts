@@ -15,6 +15,9 @@ const OF_VOLUME: Query = { kind: 'volumes' };
 
 export type RequestOf = (window: RequestWindow, number: number) => ExchangeRequest;
 
+/** Executes the first command of a session. @throws if no other may be sent in it */
+export type OpenSession = (window: RequestWindow, options: CallOptions) => Promise<void>;
+
 export interface OnceOptions extends CallOptions {
   /** Called when the outcome of the command is unknown, before the call fails. */
   readonly unknown?: () => void;
@@ -28,12 +31,19 @@ export class CommandSession {
   readonly #exchanger: Exchanger;
   readonly #catalog: CatalogSubject;
   readonly #numberMaxOf: (session: number) => number;
+  readonly #open: OpenSession;
   #window: Promise<RequestWindow> | null = null;
 
-  constructor(exchanger: Exchanger, catalog: CatalogSubject, numberMaxOf: (session: number) => number) {
+  constructor(
+    exchanger: Exchanger,
+    catalog: CatalogSubject,
+    numberMaxOf: (session: number) => number,
+    open: OpenSession,
+  ) {
     this.#exchanger = exchanger;
     this.#catalog = catalog;
     this.#numberMaxOf = numberMaxOf;
+    this.#open = open;
   }
 
   /** Ends the session: the next command begins another. */
@@ -105,7 +115,9 @@ export class CommandSession {
       const query = postRequest(what, '/v1/catalog/queries', { query: asked });
       if (isAnother || this.#catalog.seq === null)
         await this.#exchanger.ask(this.#catalog.request(query), rest, this.#catalog);
-      return new RequestWindow(this.#exchanger.world, this.#catalog.seq, this.#catalog.epoch);
+      const window = new RequestWindow(this.#exchanger.world, this.#catalog.seq, this.#catalog.epoch);
+      await this.#open(window, rest);
+      return window;
     };
     const beginning = begin();
     this.#window = beginning;

@@ -3,7 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { type CatalogNumber, ROOT_CATALOG } from '../../base/ids.ts';
 import type { CallOptions, Exchanger } from '../transport/exchange.ts';
 import { inTime } from '../transport/in-time.ts';
-import { CatalogCommands } from './catalog-commands.ts';
+import { CatalogCommands, type SessionOpening } from './catalog-commands.ts';
 import { CatalogSubject } from './catalog-subject.ts';
 import { CommandsLost } from './unflushed-commands.ts';
 
@@ -33,6 +33,7 @@ export class HomeCatalog {
   /** Of the root catalog, which the volume has left. */
   #former: CatalogCommands | null = null;
   #search: Promise<void> | null = null;
+  #opening: SessionOpening | null = null;
   /** A flush found that commands are lost and then failed: the next one that succeeds throws `CommandsLost`. */
   #isLossUnreported = false;
 
@@ -55,6 +56,12 @@ export class HomeCatalog {
   /** Calls `moved` when later requests are for another catalog than those before. */
   onMoved(moved: () => void): void {
     this.#moved.push(moved);
+  }
+
+  /** @see CatalogCommands.openSessionsWith */
+  openSessionsWith(opening: SessionOpening | null): void {
+    this.#opening = opening;
+    this.#commands.openSessionsWith(opening);
   }
 
   /** Later requests are for this volume. A flush covers the commands of one catalog, so there are none in another. */
@@ -136,7 +143,7 @@ export class HomeCatalog {
       // The next answer of another catalog has it found out again.
       void this.#follow(commands).catch(() => undefined);
     });
-    const commands = new CatalogCommands(this.#parts.exchanger, subject);
+    const commands = new CatalogCommands(this.#parts.exchanger, subject, this.#opening);
     return commands;
   }
 }

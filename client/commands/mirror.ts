@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError } from 'commander';
-import { ServiceError } from '../../base/errors.ts';
+import { ERRORS, ServiceError } from '../../base/errors.ts';
 import { isVolumeName } from '../../wire/access.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { ClusterClient } from '../cluster/cluster-client.ts';
@@ -20,7 +20,7 @@ import {
   promote,
 } from '../mirror/volume-mirror.ts';
 import { serverUrls } from '../mounts/mount-options.ts';
-import { usageFailure } from '../terminal/failure.ts';
+import { CommandFailure, usageFailure } from '../terminal/failure.ts';
 import { printJson, printLine } from '../terminal/output.ts';
 import { formatBytes, formatDuration } from '../terminal/quantities.ts';
 import { Access, accessFiles } from '../transport/access.ts';
@@ -93,9 +93,9 @@ export function addMirrorCommand(program: Command): void {
     await client.useVolume(volume, call);
     const leases = leaseClientOf(promotion, timeoutOf(promotion));
     try {
-      await underLease(leases, targetLease(volume), call, async (limited) => {
+      await underLease(leases, targetLease(volume), call, async (limited, lease) => {
         const end = new MirrorEnd(client, volume, new MirrorNames(options.name));
-        const { name, madeNs } = await promote(end, limited);
+        const { name, madeNs } = await promote(end, limited, () => lease.assertHeld());
         const age = formatDuration(behindMs(client.world.wallMs(), madeNs));
         printLine(`${volume} is writable, as of ${name}: its copy was complete ${age} ago`);
       });
@@ -128,7 +128,7 @@ async function runMirror(
   const target = new MirrorEnd(other, targetVolume ?? volume, names);
   try {
     await client.useVolume(volume, call);
-    await other.useVolume(target.volume, call);
+    await other.useVolume(target.volume, call).catch(explainAccess);
     if (options.status) return await showStatus(source, target, otherLeases, options, call);
     const isOne = (await source.root(call)) === (await target.root(call)) && volume === target.volume;
     if (isOne && servers.some((url) => client.servers.includes(url)))
@@ -140,6 +140,17 @@ async function runMirror(
   } finally {
     await Promise.all([other.close(), leases.close(), otherLeases.close()]);
   }
+}
+
+/** @throws what failed; for missing access to the other cluster, with the options that give it */
+function explainAccess(error: unknown): never {
+  if (!(error instanceof ServiceError) || error.code !== 'unauthorized') throw error;
+  throw new CommandFailure(
+    ERRORS[error.code].exit,
+    error.message,
+    'give a token of the other cluster with --to-token-file, and the CA certificate of its servers with --to-ca',
+    { cause: error },
+  );
 }
 
 interface Leases {

@@ -12,6 +12,7 @@ import {
   notFoundFailure,
   preconditionFailure,
   systemReason,
+  usageExit,
   usageFailure,
 } from '../terminal/failure.ts';
 import { mountFromTexts } from './mount-request.ts';
@@ -38,6 +39,7 @@ interface HelperOptions {
 export function addMountHelper(program: Command): void {
   program
     .command(HELPER_COMMAND, { hidden: true })
+    .exitOverride(usageExit(MOUNT_EXIT_USAGE))
     .configureHelp({ commandUsage: (command) => `${HELPER_NAME} ${command.usage()}` })
     .description('what mount(8) calls for the type "leasehold"')
     .argument('<source>')

@@ -3,12 +3,14 @@
  * their numbers: the applier knows the copy of each inode of the source. What is renamed, and a removed directory,
  * waits in a staging directory meanwhile, so that the order of the steps does not matter.
  */
+import { ServiceError } from '../../base/errors.ts';
 import type { Attributes, Place } from '../../wire/catalog-api.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import { generalFailure } from '../terminal/failure.ts';
 import { BoundedTransfers } from '../transfer/bounded-transfers.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import type { ContentsPiece, DifferenceRecord, DifferenceStep, Name, Node } from './difference-records.ts';
+import { namedRefusal } from './protected-files.ts';
 import { type Pieces, TargetFiles } from './target-files.ts';
 
 const TRANSFERS_AT_ONCE = 16;
@@ -38,6 +40,8 @@ export class DifferenceApplier {
   readonly #waiting: { readonly inode: number; readonly place: Name }[] = [];
   /** Source numbers of what is in the staging directory. */
   readonly #staged = new Map<number, 'file' | 'moved-directory' | 'gone-directory'>();
+  /** Changes of files in progress, by source number: they may get another number, and keep their names until then. */
+  readonly #changing = new Map<number, Promise<void>>();
   #staging: number | null = null;
   readonly #stagingName: string;
   records = 0;
@@ -122,17 +126,35 @@ export class DifferenceApplier {
   async #change({ node, contents: hasOther }: RecordOf<'change'>, contents: Pieces): Promise<void> {
     const inode = this.#copyOf(node.inode);
     if (node.kind === 'directory') return this.#setLater(inode, node, false);
-    await this.#transfers.begin(async () => {
-      if (hasOther) await this.#files.rewrite(inode, node, contents);
-      await this.#files.setAttributes(inode, node, false);
-    });
+    const place = hasOther ? await this.#files.onlyPlaceOf(inode) : null;
+    const change = async (): Promise<void> => {
+      if (place !== null)
+        this.#copies.set(node.inode, await this.#files.replace(inode, node, place, contents));
+      else if (hasOther) await this.#files.rewrite(inode, node, contents);
+      await this.#files.setAttributes(this.#copyOf(node.inode), node, false);
+    };
+    const { promise: changed, resolve } = Promise.withResolvers<void>();
+    this.#changing.set(node.inode, changed);
+    await this.#transfers.begin(() =>
+      this.#named(inode, change).finally(() => {
+        this.#changing.delete(node.inode);
+        resolve();
+      }),
+    );
   }
 
   #setLater(inode: number, { mode, uid, gid, modifiedNs, xattrs }: Node, isNew: boolean): void {
     this.#directories.set(inode, { attributes: { mode, uid, gid, modifiedNs, xattrs }, isNew });
   }
 
-  async #remove({ parent, name, inode, isDirectory, isGone }: RecordOf<'remove'>): Promise<void> {
+  async #remove(record: RecordOf<'remove'>): Promise<void> {
+    await this.#changing.get(record.inode);
+    const copy = this.#copies.get(record.inode);
+    const remove = (): Promise<void> => this.#removeName(record);
+    await (copy === undefined ? remove() : this.#named(copy, remove));
+  }
+
+  async #removeName({ parent, name, inode, isDirectory, isGone }: RecordOf<'remove'>): Promise<void> {
     const place = this.#placeOf({ parent, name });
     if (!isDirectory && (isGone || this.#staged.has(inode))) {
       await this.#client.command({ kind: 'unlink', place, trash: false }, this.#call);
@@ -149,8 +171,21 @@ export class DifferenceApplier {
       this.#waiting.push({ inode, place: { parent, name } });
       return;
     }
+    await this.#changing.get(inode);
     const place = this.#placeOf({ parent, name });
-    await this.#client.command({ kind: 'link', inode: this.#copyOf(inode), place }, this.#call);
+    const copy = this.#copyOf(inode);
+    const link = { kind: 'link', inode: copy, place } as const;
+    await this.#named(copy, () => this.#client.command(link, this.#call));
+  }
+
+  /** Runs a change of an inode of the target. @throws ServiceError `protected` with its path */
+  async #named<Result>(copy: number, change: () => Promise<Result>): Promise<Result> {
+    try {
+      return await change();
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.code !== 'protected') throw error;
+      throw await namedRefusal(this.#client, copy, error, this.#call);
+    }
   }
 
   /** All directories that move are in the staging directory by now: none is put below itself. */

@@ -1,4 +1,4 @@
-import type { Place } from '../../wire/catalog-api.ts';
+import type { Expectation, Place } from '../../wire/catalog-api.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import type { FileHandle } from '../cluster/file-handle.ts';
 import { prefetch } from '../transfer/prefetch.ts';
@@ -54,6 +54,13 @@ export class TargetFiles {
 
   /** The file appears at its place with all of its contents. */
   async #createFile(node: Node, place: Place, contents: Pieces): Promise<number> {
+    const inode = await this.#putContents(node, place, contents, { kind: 'anything' });
+    await this.setAttributes(inode, node, true);
+    return inode;
+  }
+
+  /** @returns the number of a new file with these contents, which has the name at `place` */
+  async #putContents(node: Node, place: Place, contents: Pieces, expect: Expectation): Promise<number> {
     const { mode, uid, gid } = node;
     const volume = this.#volume;
     const orphan = await this.#client.command(
@@ -65,12 +72,29 @@ export class TargetFiles {
     await this.#write(file, node, contents);
     await (policy === 'read-only' ? file.seal(this.#call) : file.flush(this.#call));
     await file.settle(this.#call);
-    await this.#client.command(
-      { kind: 'replace', place, inode, expect: { kind: 'anything' }, trash: false },
-      this.#call,
-    );
-    await this.setAttributes(inode, node, true);
+    await this.#client.command({ kind: 'replace', place, inode, expect, trash: false }, this.#call);
     return inode;
+  }
+
+  /** @returns the place of a file; null if it has several, or none */
+  async onlyPlaceOf(inode: number): Promise<Place | null> {
+    const client = this.#client;
+    const { attributes } = await client.query({ kind: 'attributes', inode }, this.#call);
+    const [found] = (await client.query({ kind: 'paths', inodes: [inode] }, this.#call)).paths;
+    if (attributes.links !== 1 || found === undefined) return null;
+    const { volume, path } = found;
+    const end = path.lastIndexOf('/');
+    const directory = await client.resolve(volume, path.slice(0, end) || '/', this.#call);
+    return { parent: directory.inode, name: path.slice(end + 1) };
+  }
+
+  /**
+   * Replaces a file by one with other contents: a write that comes late changes a file without a name.
+   * @param place its only one
+   * @returns the number of the new file, which has the other attributes of the old one
+   */
+  replace(inode: number, node: Node, place: Place, contents: Pieces): Promise<number> {
+    return this.#putContents(node, place, contents, { kind: 'inode', inode });
   }
 
   /** Replaces the contents of a file that may have several names. */

@@ -1,12 +1,16 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes, EntryChange } from '../../wire/catalog-api.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
+import { BoundedTransfers } from '../transfer/bounded-transfers.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { changePages } from './change-pages.ts';
 import { DifferenceApplier } from './difference-applier.ts';
 import type { DifferenceStep } from './difference-records.ts';
 import { fileContents } from './file-contents.ts';
+import { assertUnprotected } from './protected-files.ts';
 import { nodeOf, xattrsOf } from './snapshot-difference.ts';
+
+const CHECKS_AT_ONCE = 16;
 
 /** Snapshots of a volume by their numbers: the state to return to, and one of the volume as it is now. */
 export interface UndoRange {
@@ -19,6 +23,7 @@ export interface UndoRange {
  * Makes a volume as it was at a snapshot, in proportion to what has changed. Nothing may change it meanwhile.
  * @param copies advanced: removed inodes have other numbers when they are back
  * @returns the number of steps: 0 if nothing had changed
+ * @throws ServiceError `protected`, before anything is changed, if a retention or a flag protects one of these changes
  */
 export async function undoDifference(
   client: ClusterClient,
@@ -28,8 +33,10 @@ export async function undoDifference(
 ): Promise<number> {
   const { volume } = range;
   const { root } = (await client.query({ kind: 'volume', name: volume }, call)).volume;
+  const undo = new Undo(client, range, call);
+  await undo.assertPossible();
   const applier = new DifferenceApplier(client, { volume, root }, copies, call);
-  await applier.run(new Undo(client, range, call).steps(), (file) => fileContents(client, file, call));
+  await applier.run(undo.steps(), (file) => fileContents(client, file, call));
   return applier.records;
 }
 
@@ -52,6 +59,37 @@ class Undo {
     this.#client = client;
     this.#range = range;
     this.#call = call;
+  }
+
+  async assertPossible(): Promise<void> {
+    const checks = new BoundedTransfers(CHECKS_AT_ONCE);
+    try {
+      await this.#check(null, checks);
+    } finally {
+      await checks.settled();
+    }
+    await checks.end();
+  }
+
+  /** @param directory whose new names are checked; null: all changes of the range */
+  async #check(directory: number | null, checks: BoundedTransfers): Promise<void> {
+    const { volume, to, now } = this.#range;
+    const pages = changePages(this.#client, { volume, from: to, to: now }, directory, this.#call);
+    for await (const { inodes, names } of pages) {
+      for (const { after } of inodes) await checks.begin(() => this.#assertUnprotected(after.inode));
+      for (const { after } of names) {
+        if (after === null) continue;
+        const { inode, kind } = after.attributes;
+        await checks.begin(() => this.#assertUnprotected(inode));
+        if (after.isNew && kind === 'directory') await this.#check(inode, checks);
+      }
+    }
+  }
+
+  /** A snapshot does not show retentions. */
+  async #assertUnprotected(inode: number): Promise<void> {
+    const attributes = await this.#at(inode, null);
+    if (attributes !== null) await assertUnprotected(this.#client, attributes, this.#call);
   }
 
   async *steps(): AsyncGenerator<DifferenceStep, void, undefined> {
@@ -109,9 +147,11 @@ class Undo {
     yield { record: { kind: 'node', node, place: null }, file: node.kind === 'file' ? attributes : null };
   }
 
-  async #at(inode: number, snapshot: number): Promise<Attributes | null> {
+  /** @param snapshot null: as it is now @returns null if it is not shown there */
+  async #at(inode: number, snapshot: number | null): Promise<Attributes | null> {
+    const scope = snapshot === null ? {} : { snapshot };
     try {
-      return (await this.#client.query({ kind: 'attributes', inode, snapshot }, this.#call)).attributes;
+      return (await this.#client.query({ kind: 'attributes', inode, ...scope }, this.#call)).attributes;
     } catch (error) {
       if (error instanceof ServiceError && error.code === 'not-found') return null;
       throw error;

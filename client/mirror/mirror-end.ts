@@ -2,7 +2,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import type { CallOptions } from '../transport/exchange.ts';
-import type { MirrorNames } from './mirror-names.ts';
+import { type MirrorNames, sessionOfWriter } from './mirror-names.ts';
 
 /** A volume at one end of a mirror. */
 export class MirrorEnd {
@@ -47,6 +47,49 @@ export class MirrorEnd {
     await this.remove(name, call).catch((error: unknown) => {
       if (!(error instanceof ServiceError) || error.code !== 'protected') throw error;
     });
+  }
+
+  /**
+   * Runs `work`, which may change names and attributes in the volume, as the only process that does: commands of
+   * earlier processes, or of an earlier attempt of this one, that are still on their way are refused from now on. For
+   * that, each session of commands begins with a mark in the volume, by which the next process ends it.
+   * @param assertHeld throws unless this process holds the lease of the volume. The next process looks for marks once
+   *   it holds the lease: it finds the mark of each session that was used.
+   */
+  async alone<Value>(assertHeld: () => void, call: CallOptions, work: () => Promise<Value>): Promise<Value> {
+    const { client, volume, names } = this;
+    const own = new Set<number>();
+    client.openSessionsWith({
+      command: (session) => {
+        assertHeld();
+        own.add(session);
+        return { kind: 'snapshot-create', volume, name: names.writer(session) };
+      },
+      executed: assertHeld,
+    });
+    try {
+      await this.#endOthers(own, call);
+      const value = await work();
+      for (const session of own) await this.removeOld(names.writer(session), call);
+      return value;
+    } finally {
+      client.openSessionsWith(null);
+    }
+  }
+
+  async #endOthers(own: ReadonlySet<number>, call: CallOptions): Promise<void> {
+    const { client, volume } = this;
+    for (const { name } of await this.snapshots(call)) {
+      const session = sessionOfWriter(name);
+      if (session === null || own.has(session)) continue;
+      try {
+        await client.endSession(session, { kind: 'snapshot-remove', volume, name }, call);
+      } catch (error) {
+        // The catalog has forgotten the session, and refuses all of it.
+        if (!(error instanceof ServiceError) || error.code !== 'session-expired') throw error;
+        await this.removeOld(name, call);
+      }
+    }
   }
 
   /** Runs `work` with a snapshot of the volume as it is now. */

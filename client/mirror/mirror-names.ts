@@ -2,7 +2,8 @@ import type { SnapshotInfo } from '../../wire/catalog-api.ts';
 
 /**
  * Names of a mirror's snapshots. `mirror-NAME-7` at both ends: a complete copy. `mirror-NAME-target` at one end: the
- * volume is the copy, and nothing else may write it; the mirror removes what others wrote.
+ * volume is the copy, and nothing else may write it; the mirror removes what others wrote. `mirror-NAME-by-SESSION` at
+ * the target: a process writes to it in this session of commands, or has died meanwhile.
  */
 export class MirrorNames {
   readonly name: string;
@@ -24,6 +25,11 @@ export class MirrorNames {
     return `replaced-${this.name}-${number}`;
   }
 
+  /** The mark of a session of commands. */
+  writer(session: number): string {
+    return `mirror-${this.name}-by-${session.toString(16)}`;
+  }
+
   /** Complete copies by their numbers. */
   copies(snapshots: readonly SnapshotInfo[]): Map<number, SnapshotInfo> {
     const prefix = `mirror-${this.name}-`;
@@ -34,6 +40,12 @@ export class MirrorNames {
     }
     return copies;
   }
+}
+
+/** @returns the session of commands that the name of a snapshot marks, of a mirror of any name; null: of none */
+export function sessionOfWriter(snapshot: string): number | null {
+  const [, digits] = /^mirror-[a-z0-9]{1,20}-by-([0-9a-f]{1,14})$/.exec(snapshot) ?? [];
+  return digits === undefined ? null : Number.parseInt(digits, 16);
 }
 
 /** @returns whether a backup or a mirror needs the snapshot: as the base of the next difference, or while it runs */

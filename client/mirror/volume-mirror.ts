@@ -9,6 +9,7 @@ import type { SnapshotInfo } from '../../wire/catalog-api.ts';
 import { isSame } from '../difference/change-pages.ts';
 import { DifferenceApplier } from '../difference/difference-applier.ts';
 import { fileContents } from '../difference/file-contents.ts';
+import { assertUnprotected } from '../difference/protected-files.ts';
 import { differenceBytes, snapshotDifference } from '../difference/snapshot-difference.ts';
 import { OwnCopies, undoDifference } from '../difference/undo-difference.ts';
 import { preconditionFailure } from '../terminal/failure.ts';
@@ -72,12 +73,15 @@ export class Mirror {
    */
   async cycle(call: CallOptions, assertHeld: () => void): Promise<void> {
     try {
-      await this.#cycle(call, assertHeld);
+      await this.#target.alone(assertHeld, call, () => this.#cycle(call, assertHeld));
       this.#parts.state.cycles += 1;
     } catch (error) {
       this.#copies = null;
       this.#hasStarted = false;
-      throw error;
+      throw explained(
+        error,
+        'wait for the date, or clear the flag; or mirror to an empty volume with --to URL,URL/VOLUME',
+      );
     } finally {
       await this.#parts.changed();
     }
@@ -150,6 +154,7 @@ export class Mirror {
         `Cannot mirror to volume "${volume}": it has contents of its own, or was promoted`,
         'choose an empty volume; or replace what is in it with --replace, which keeps a snapshot of that',
       );
+    if (base === null && isUsed) await this.#assertClearable(call);
     if (isUsed) {
       const kept = names.replaced(this.#target.client.world.wallMs());
       await this.#target.create(kept, call);
@@ -158,6 +163,18 @@ export class Mirror {
     if (base === null && isUsed) await this.#clear(call);
     if (isMarked) await this.#target.remove(names.target, call);
     await this.#target.create(names.target, call);
+  }
+
+  /** @throws ServiceError `protected`, before anything is removed, if something cannot be removed */
+  async #assertClearable(call: CallOptions): Promise<void> {
+    const { client } = this.#target;
+    const check = async (inode: number): Promise<void> => {
+      for await (const { attributes } of client.list({ inode }, call)) {
+        await assertUnprotected(client, attributes, call);
+        if (attributes.kind === 'directory') await check(attributes.inode);
+      }
+    };
+    await check(await this.#target.root(call));
   }
 
   async #clear(call: CallOptions): Promise<void> {
@@ -249,8 +266,18 @@ function latestCommon(
   return source === undefined || target === undefined ? null : { number, source, target };
 }
 
+/** @returns the failure with what to do next if a file of the target is retained, or protected by a flag */
+function explained(error: unknown, hint: string): unknown {
+  const isProtected = error instanceof ServiceError && error.code === 'protected';
+  return isProtected ? preconditionFailure(error.message, hint, { cause: error }) : error;
+}
+
 /** Makes a copy writable for others: as it was at its latest complete copy. @returns the copy */
-export async function promote(end: MirrorEnd, call: CallOptions): Promise<SnapshotInfo> {
+export function promote(end: MirrorEnd, call: CallOptions, assertHeld: () => void): Promise<SnapshotInfo> {
+  return end.alone(assertHeld, call, () => promoteAlone(end, call));
+}
+
+async function promoteAlone(end: MirrorEnd, call: CallOptions): Promise<SnapshotInfo> {
   const { client, names, volume } = end;
   const snapshots = await end.snapshots(call);
   const copies = names.copies(snapshots);
@@ -264,9 +291,16 @@ export async function promote(end: MirrorEnd, call: CallOptions): Promise<Snapsh
     );
   if (latest === undefined)
     throw preconditionFailure(`Cannot promote volume "${volume}": its first copy is not complete`);
-  await end.withPresent(call, ({ serial: now }) =>
-    undoDifference(client, { volume, to: latest.serial, now }, new OwnCopies(), call),
-  );
+  try {
+    await end.withPresent(call, ({ serial: now }) =>
+      undoDifference(client, { volume, to: latest.serial, now }, new OwnCopies(), call),
+    );
+  } catch (error) {
+    throw explained(
+      error,
+      `clear the flag; or use a copy of the snapshot: leasehold cp -r ${volume}@${latest.name}:/ OTHER:/NEW`,
+    );
+  }
   await client.flushCatalog(call);
   await end.remove(names.target, call);
   return latest;

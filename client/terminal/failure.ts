@@ -1,3 +1,4 @@
+import { CommanderError } from 'commander';
 import { ERRORS, type ErrorCode, ServiceError } from '../../base/errors.ts';
 
 /** A command that failed for a local reason. */
@@ -32,6 +33,13 @@ export const usageFailure = failureWith(EXIT_USAGE);
 export const notFoundFailure = failureWith(EXIT_NOT_FOUND);
 export const preconditionFailure = failureWith(EXIT_PRECONDITION);
 export const temporaryFailure = failureWith(EXIT_TEMPORARY);
+
+/** For `Command.exitOverride`: wrong usage, for which commander has 1, ends with this code. */
+export function usageExit(exit: number): (error: CommanderError) => never {
+  return (error) => {
+    throw error.exitCode === 0 ? error : new CommanderError(exit, error.code, error.message);
+  };
+}
 
 const HINTS: Partial<Record<ErrorCode, string>> = {
   unauthorized:

@@ -31,8 +31,8 @@ import {
   type ObjectOperations,
 } from './object-operations.ts';
 import type { Computed } from './object-record.ts';
-import { PARTS_MAX } from './object-record.ts';
 import type { ObjectStore } from './object-store.ts';
+import { PARTS_MAX } from './part-sizes.ts';
 import { refuseUnknown } from './refusals.ts';
 import { S3Error, s3ErrorOf } from './s3-error.ts';
 import { httpSecondsIso, isoOfMs } from './times.ts';

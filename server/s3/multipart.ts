@@ -22,16 +22,17 @@ import { combinedCrc, isCombinable } from './crc-combine.ts';
 import { keyCompare, newKeyPath, UPLOADS_NAME } from './keys.ts';
 import type { Computed, Description } from './object-record.ts';
 import {
+  assertRecordFits,
   computedOf,
   decodeRecord,
   encodeRecord,
   IMPLICIT_XATTR,
   objectEtag,
-  PARTS_MAX,
   RECORD_XATTR,
   recordXattrs,
 } from './object-record.ts';
 import type { ChangeConditions, ObjectStore } from './object-store.ts';
+import { PARTS_MAX } from './part-sizes.ts';
 import { S3Error } from './s3-error.ts';
 import type { Tags } from './tags.ts';
 
@@ -240,6 +241,8 @@ export class MultipartUploads {
       const computed = computedOfParts(parts, record);
       assertClaimed(claimed, parts, computed, record);
       const { headers, meta, tags } = record;
+      const ofObject = { headers, meta, tags, upload: id };
+      assertRecordFits({ ...ofObject, computed });
       const object = {
         ...{ bucket, key, conditions, removal },
         // Once it was completed or aborted, the key may have a later object, or none.
@@ -248,7 +251,7 @@ export class MultipartUploads {
       await objects.putCopy(object, async () => ({
         sources: parts.map(({ attributes }) => ({ attributes })),
         computed,
-        record: { headers, meta, tags, upload: id },
+        record: ofObject,
       }));
       await removeWholeTree(gateway, uploadPath(bucket, id));
       return computed;

@@ -3,6 +3,7 @@ import type { Attributes, NewXattrs } from '../../wire/catalog-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import { etagOf } from '../http/conditions.ts';
 import { ALGORITHMS, CHECKSUM_TYPES, type Checksum } from './checksums.ts';
+import { arePairs, decodeSizes, encodeSizes, type PartSizes } from './part-sizes.ts';
 import { S3Error } from './s3-error.ts';
 
 /** Extended attribute with what S3 stores beside contents; mounts see it, and copy it with `cp --preserve=xattr`. */
@@ -11,8 +12,9 @@ export const RECORD_XATTR = 'user.s3';
 /** Bytes of names and values of user metadata, as in S3. */
 const METADATA_BYTES_MAX = 2048;
 const META_PREFIX = 'x-amz-meta-';
-/** Parts of an upload, as in S3. */
-export const PARTS_MAX = 10_000;
+/** Of an extended attribute. */
+const RECORD_BYTES_MAX = 64 * 1024;
+const MOST = Number.MAX_SAFE_INTEGER;
 /** Headers that are stored with an object, and returned. */
 export const CONTENT_HEADERS = [
   'cache-control',
@@ -35,8 +37,8 @@ export interface Computed {
   /** Without quotes: an MD5, or of a multipart object with "-" and the number of parts. */
   readonly etag: string;
   readonly checksum?: Checksum;
-  /** Sizes of parts, each with the number of parts in a row that have it. */
-  readonly parts?: readonly (readonly [sizeBytes: number, count: number])[];
+  /** Of an object that was uploaded in parts. */
+  readonly parts?: PartSizes;
 }
 
 export interface ObjectRecord extends Partial<Description> {
@@ -54,7 +56,30 @@ export interface ObjectRecord extends Partial<Description> {
 export const IMPLICIT_XATTR = { name: RECORD_XATTR, value: encodeRecord({ implicit: true }) };
 
 export function encodeRecord(record: object): string {
-  return Buffer.from(JSON.stringify(record)).toString('base64');
+  return recordBytes(record).toString('base64');
+}
+
+function recordBytes(record: { readonly computed?: Computed }): Buffer {
+  const { computed } = record;
+  if (computed?.parts === undefined) return Buffer.from(JSON.stringify(record));
+  const { parts, ...others } = computed;
+  return Buffer.from(JSON.stringify({ ...record, computed: { ...others, ...encodeSizes(parts) } }));
+}
+
+/**
+ * To be called before the contents of an object in parts are copied.
+ * @throws S3Error `InvalidRequest` if the record of the object would be too large to be stored
+ */
+export function assertRecordFits(record: Omit<ObjectRecord, 'of'> & { readonly computed: Computed }): void {
+  // With the longest numbers of a file and its version.
+  const longest: ObjectRecord = { ...record, of: [MOST, MOST, MOST] };
+  const { length } = recordBytes(longest);
+  if (length <= RECORD_BYTES_MAX) return;
+  throw new S3Error(
+    'InvalidRequest',
+    `The sizes of the parts, the metadata and the tags of the object take ${length} bytes, and at most ` +
+      `${RECORD_BYTES_MAX} are stored with an object: upload parts of equal sizes, or less metadata`,
+  );
 }
 
 /** Returns the record in an attribute, which a user of a mount may have written: then as far as it is valid. */
@@ -62,13 +87,14 @@ export function decodeRecord(base64: string | undefined): ObjectRecord {
   if (base64 === undefined) return {};
   const value = parseJsonObject(Buffer.from(base64, 'base64').toString());
   if (value === null) return {};
-  const { of, computed, headers, meta, tags, upload, implicit } = value as Record<string, unknown>;
+  const { of, headers, meta, tags, upload, implicit } = value as Record<string, unknown>;
+  const computed = computedIn(value.computed);
   const isOf = Array.isArray(of) && of.length === 3 && of.every(Number.isSafeInteger);
   return {
     ...(areHeaders(headers) && Object.keys(headers).every(isContentHeader) ? { headers } : {}),
     ...(areHeaders(meta) ? { meta } : {}),
     ...(isTexts(tags) ? { tags } : {}),
-    ...(isOf && isComputed(computed) ? { of: of as unknown as [number, number, number], computed } : {}),
+    ...(isOf && computed !== null ? { of: of as unknown as [number, number, number], computed } : {}),
     ...(typeof upload === 'string' ? { upload } : {}),
     ...(implicit === true ? { implicit } : {}),
   };
@@ -92,23 +118,19 @@ function areHeaders(value: unknown): value is Readonly<Record<string, string>> {
   return isTexts(value) && Object.entries(value).every(([name, text]) => isHeader(name, text));
 }
 
-function isComputed(value: unknown): value is Computed {
-  if (typeof value !== 'object' || value === null) return false;
-  const { etag, checksum, parts } = value as Partial<Record<keyof Computed, unknown>>;
-  return (
-    typeof etag === 'string' &&
-    /^[0-9a-f]{32}(-\d{1,5})?$/.test(etag) &&
-    (checksum === undefined || isChecksum(checksum)) &&
-    (parts === undefined || areParts(parts))
-  );
-}
-
-/** No more than an upload can have: answers list them one by one. */
-function areParts(value: unknown): boolean {
-  if (!Array.isArray(value)) return false;
-  const isPair = (one: unknown): one is [number, number] =>
-    Array.isArray(one) && one.length === 2 && one.every(Number.isSafeInteger) && one[0] >= 0 && one[1] >= 1;
-  return value.every(isPair) && value.reduce((sum, [, count]) => sum + count, 0) <= PARTS_MAX;
+/** Returns null for what is not valid. */
+function computedIn(value: unknown): Computed | null {
+  if (typeof value !== 'object' || value === null) return null;
+  const { etag, checksum, parts, sizes } = value as Record<string, unknown>;
+  if (typeof etag !== 'string' || !/^[0-9a-f]{32}(-\d{1,5})?$/.test(etag)) return null;
+  if (checksum !== undefined && !isChecksum(checksum)) return null;
+  const ofParts = sizes === undefined ? parts : decodeSizes(sizes);
+  if (ofParts !== undefined && !arePairs(ofParts)) return null;
+  return {
+    etag,
+    ...(checksum === undefined ? {} : { checksum }),
+    ...(ofParts === undefined ? {} : { parts: ofParts }),
+  };
 }
 
 function isChecksum(checksum: unknown): checksum is Checksum {

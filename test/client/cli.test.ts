@@ -360,11 +360,18 @@ test('the helper of mount(8) is installed into an existing folder, and uses its 
   const file = await runCli(['mount', '--install-helper', process.execPath]);
   assert.equal(file.code, 1);
   assert.match(file.stderr, /mount.leasehold": it is not a directory/);
-  assert.match(
-    (await runCli(['mount-helper', '--help'])).stdout,
-    /^Usage: mount.leasehold \[options\] <source>/,
-  );
+});
+
+test('the helper of mount(8) ends with 1 after wrong usage, as mount(8) expects', async () => {
+  const helped = await runCli(['mount-helper', '--help']);
+  assert.equal(helped.code, 0);
+  assert.match(helped.stdout, /^Usage: mount.leasehold \[options\] <source>/);
+  for (const words of [[], ['main'], ['main', '/mnt', '--nonsense'], ['main', '/mnt', '-o', 'nonsense=1']]) {
+    const { code, stderr } = await runCli(['mount-helper', ...words]);
+    assert.equal(code, 1, `${words.join(' ')}: ${stderr}`);
+  }
   assert.match((await runCli(['mount-helper'])).stderr, /"mount.leasehold --help" shows the usage/);
+  assert.equal((await runCli(['mount'])).code, 2, 'Other commands keep their exit code');
 });
 
 test('each program refuses an argument that is not UTF-8, with its own name and exit code', async () => {

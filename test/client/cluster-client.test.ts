@@ -270,6 +270,40 @@ test("a command that waits for another one's session fails at its own time limit
     await assert.rejects(first, code('no-majority'));
   }, 500));
 
+test('each session begins with its mark, and has no other command if that was executed too late', () =>
+  withCluster(async (cluster, client) => {
+    const create = (name: string) =>
+      ({ kind: 'volume-create', name, replicas: 3, objectBytes: 4096 }) as const;
+    const marked: number[] = [];
+    let isLate = false;
+    client.openSessionsWith({
+      command: (session) => {
+        marked.push(session);
+        return create(`mark${marked.length}`);
+      },
+      executed: () => {
+        if (isLate) throw new ServiceError('lease-lost', 'too late');
+      },
+    });
+    const executed = (): string[] =>
+      cluster.servers
+        .flatMap(({ seen }) => seen)
+        .filter(({ path }) => path === '/v1/catalog/commands')
+        .map(({ body }) => JSON.parse(body.toString()))
+        .map(({ session, command }) => `${marked.indexOf(session) + 1} ${command.name}`);
+    await client.command(create('a'));
+    await client.command(create('b'));
+    isLate = true;
+    const expired = once({ kind: 'problem', code: 'session-expired' });
+    for (const server of cluster.servers)
+      server.intercept = ({ body }) => (body.includes('"c"') ? expired() : null);
+    await assert.rejects(client.command(create('c')), code('lease-lost'));
+    assert.deepEqual(executed(), ['1 mark1', '1 a', '1 b', '1 c', '2 mark2']);
+    client.openSessionsWith(null);
+    await client.command(create('d'));
+    assert.equal(executed().at(-1), '0 d');
+  }));
+
 test('an expired session is replaced if no outcome is unknown', () =>
   withCluster(async (cluster, client) => {
     const id = cluster.addFile('');
