@@ -168,7 +168,7 @@ export class S3Client {
     if (isTrustFailure(cause))
       return new CommandFailure(
         EXIT_UNAUTHORIZED,
-        `${what}: ${origin} has no trusted certificate: ${cause.message}`,
+        `${what}: ${origin} has no trusted certificate: ${reasonOf(cause)}`,
         'name its CA certificate with --s3-ca, or use http:// if the store has no TLS',
         { cause },
       );
@@ -235,6 +235,11 @@ export class S3Retries {
       throw stopped;
     }
   }
+}
+
+/** Errors of TLS have lines of its library. */
+function reasonOf(cause: Error): string {
+  return 'reason' in cause && typeof cause.reason === 'string' ? cause.reason : cause.message;
 }
 
 function isUnknownHost(cause: unknown): boolean {

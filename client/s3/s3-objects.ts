@@ -69,7 +69,7 @@ export async function documentOf(
 export async function findObject(client: S3Client, key: string): Promise<S3Answer['header'] | null> {
   try {
     // HEAD would not say why it is refused.
-    const request = { method: 'GET', what: 'look for', key, headers: { range: 'bytes=0-0' } } as const;
+    const request = { method: 'GET', what: 'find', key, headers: { range: 'bytes=0-0' } } as const;
     return await client.send(request, async ({ status, header, body }) => {
       // A store may ignore the range.
       if (status === 206) await body.dump();
