@@ -78,7 +78,7 @@ export async function findObject(client: S3Client, key: string): Promise<S3Answe
     });
   } catch (error) {
     if (!(error instanceof S3Refusal)) throw error;
-    if (error.code === 'NoSuchKey') return null;
+    if (error.status === 404 && error.code !== 'NoSuchBucket') return null;
     if (error.status === 416 || error.code === 'InvalidObjectState') return () => undefined;
     throw error;
   }

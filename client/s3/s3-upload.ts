@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { releasableMemory, releaseMemory } from '../../base/releasable-memory.ts';
 import { childText, type XmlElements, type XmlNode, xmlRoot } from '../../platform/s3-xml.ts';
-import { preconditionFailure } from '../terminal/failure.ts';
+import { generalFailure, preconditionFailure } from '../terminal/failure.ts';
 import { prefetch } from '../transfer/prefetch.ts';
 import { LONG_SILENCE_MS_MAX, type S3Client, type S3Request } from './s3-client.ts';
 import { S3Refusal } from './s3-failure.ts';
@@ -11,7 +11,7 @@ import { documentOf, findObject } from './s3-objects.ts';
 const MIB = 1024 * 1024;
 const PART_BYTES_MIN = 8 * MIB;
 const PART_BYTES_MAX = 5 * 1024 * MIB;
-export const PARTS_MAX = 10_000;
+const PARTS_MAX = 10_000;
 /** Some stores combine parts of one size only. Later ones grow, so that each object fits. */
 const EQUAL_PARTS = 8_000;
 const PARTS_OF_ONE_SIZE = 100;
@@ -98,20 +98,24 @@ async function createOnce(
   id: string,
   create: (condition: Readonly<Record<string, string>>) => Promise<void>,
 ): Promise<void> {
-  try {
-    await create(UNLESS_EXISTS);
-  } catch (error) {
-    if (!(error instanceof S3Refusal)) throw error;
-    if (error.status === 501) {
-      if ((await findObject(client, key)) !== null) throw taken(client, key);
-      await create({});
-      return;
+  const attempt = async (condition: Readonly<Record<string, string>>): Promise<void> => {
+    try {
+      await create(condition);
+    } catch (error) {
+      if (!(error instanceof S3Refusal)) throw error;
+      if (error.status !== 412 && !DONE_OR_TAKEN.has(error.code)) throw error;
+      // The answer of an earlier attempt may have been lost.
+      const found = await findObject(client, key);
+      if (found?.(ID_HEADER) === id) return;
+      throw found === null ? error : taken(client, key);
     }
-    // Its answer may have been lost, and then it was repeated.
-    if (error.status !== 412 && !DONE_OR_TAKEN.has(error.code)) throw error;
-    const found = await findObject(client, key);
-    if (found?.(ID_HEADER) === id) return;
-    throw found === null ? error : taken(client, key);
+  };
+  try {
+    await attempt(UNLESS_EXISTS);
+  } catch (error) {
+    if (!(error instanceof S3Refusal) || error.status !== 501) throw error;
+    if ((await findObject(client, key)) !== null) throw taken(client, key);
+    await attempt({});
   }
 }
 
@@ -242,6 +246,11 @@ async function* numbered(
     // The source ended with the part before.
     if (part.length === 0) return;
     number += 1;
+    if (number > PARTS_MAX)
+      throw generalFailure(
+        `The backup is larger than an object of S3 may be: ${PARTS_MAX} parts do not hold it`,
+        'back up to a directory, or split the volume',
+      );
     yield [number, part];
   }
 }

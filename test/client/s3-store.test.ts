@@ -84,7 +84,7 @@ async function failure(work: Promise<unknown>): Promise<CommandFailure> {
     () => null,
     (thrown: unknown) => thrown,
   );
-  assert.ok(error instanceof CommandFailure, String(error));
+  assert.ok(error instanceof CommandFailure, `It failed with ${error}`);
   return error;
 }
 
@@ -303,7 +303,7 @@ test('no more is taken from the source than the parts that are being sent', asyn
     }
   }
   const written = store.write('large.lhb', counted(), 0);
-  await until('four parts wait', async () => proxy.passed.filter(isPart).length === 4);
+  await until('four parts wait', async () => proxy.passed.filter(isPart).length >= 4);
   // The next piece shows that the part before it is full.
   assert.equal(taken, 33 * MIB);
   release();
