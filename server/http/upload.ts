@@ -59,8 +59,10 @@ export class Uploads {
   /** Fills `file` with the contents of `sources`, which its primary reads. @throws ServiceError `busy`: they change */
   async copy(file: Attributes, ...sources: readonly CopySource[]): Promise<FileState> {
     return this.#fillAndFinish(file, async () => {
+      // One for all sources: once a file has forgotten a session, it refuses those that may be older.
+      const session = { session: this.#gateway.drawSession(), number: 0 };
       let offset = 0;
-      for (const source of sources) offset += await this.#copy(file.inode as FileId, source, offset);
+      for (const source of sources) offset += await this.#copy(file.inode as FileId, session, source, offset);
       return offset;
     });
   }
@@ -108,8 +110,17 @@ export class Uploads {
     }
   }
 
-  /** Copies in pieces, and checks at the end that the source was of one version all the time. @returns the bytes */
-  async #copy(file: FileId, { attributes, exact, range }: CopySource, toOffset: number): Promise<number> {
+  /**
+   * Copies in pieces, and checks at the end that the source was of one version all the time.
+   * @param last the session's last request; its number is advanced
+   * @returns the bytes
+   */
+  async #copy(
+    file: FileId,
+    last: { readonly session: number; number: number },
+    { attributes, exact, range }: CopySource,
+    toOffset: number,
+  ): Promise<number> {
     const { inode, snapshot } = attributes;
     const source = inode as FileId;
     const shown = snapshot === undefined ? {} : { snapshot };
@@ -117,14 +128,14 @@ export class Uploads {
     if (exact && contentVersionCompare(before.contents, attributes.contents) !== 0)
       throw changedSource(source);
     const { start, end } = range ?? { start: 0, end: before.sizeBytes };
-    const session = this.#gateway.drawSession();
     let offset = start;
-    for (let number = 1; offset < end; number++) {
+    while (offset < end) {
       const order = {
         ...{ from: source, ...shown },
         ...{ fromOffset: offset, toOffset: toOffset + offset - start, length: end - offset },
       };
-      const request = { session, number, since: 0, answered: number - 1 };
+      const answered = last.number++;
+      const request = { session: last.session, number: last.number, since: 0, answered };
       const { offset: reached } = await this.#gateway.files.copy(file, request, order);
       const next = reached - toOffset + start;
       if (next === offset) break;
