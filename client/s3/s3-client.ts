@@ -6,7 +6,7 @@ import type { World } from '../../base/world.ts';
 import { uriEncode } from '../../platform/s3-signature.ts';
 import type { XmlNode } from '../../platform/s3-xml.ts';
 import { type Dispatcher, Pool } from '../../platform/undici.ts';
-import { CommandFailure, EXIT_TEMPORARY } from '../terminal/failure.ts';
+import { CommandFailure, EXIT_TEMPORARY, EXIT_UNAUTHORIZED } from '../terminal/failure.ts';
 import { isTrustFailure } from '../transport/attempt.ts';
 import { errorTextIn, errorTextOf, type S3Refusal, s3Refusal } from './s3-failure.ts';
 import type { S3Settings } from './s3-settings.ts';
@@ -29,7 +29,6 @@ const RETRY_AFTER_MS_MAX = 60_000;
 const ERROR_BYTES_MAX = 64 * 1024;
 const SLICE_BYTES = 256 * 1024;
 const NOTHING = new Uint8Array(0);
-const EXIT_UNAUTHORIZED = 6;
 const NETWORK_FAILURE =
   /^(?:E(?!RR_)[A-Z_]+$|HPE_|UND_ERR_(?:SOCKET|CONNECT_TIMEOUT|HEADERS_TIMEOUT|BODY_TIMEOUT)$)/;
 
@@ -120,26 +119,13 @@ export class S3Client {
   }
 
   async #once<Value>(request: S3Request, read: (answer: S3Answer) => Promise<Value>): Promise<Value> {
-    const { method, what, key, query = [], body = NOTHING, silenceMs = SILENCE_MS_MAX } = request;
-    const { origin, basePath, region, credentials, bucket } = this.#settings;
+    const { method, what, key, body = NOTHING, silenceMs = SILENCE_MS_MAX } = request;
     const signal = request.signal ?? this.#signal;
     signal?.throwIfAborted();
-    const path = `${basePath}/${key.split('/').map(uriEncode).join('/')}`;
-    const payloadHash = createHash('sha256').update(body).digest('hex');
-    const named = { ...request.headers, host: new URL(origin).host };
-    const unsigned = { method, path, query, headers: named, payloadHash };
-    const headers = signedHeaders(unsigned, credentials, region, this.world.wallMs());
-    const text = query.map(([name, value]) => `${uriEncode(name)}=${uriEncode(value)}`).join('&');
     const answer = await this.#pool.request({
-      ...{ method, path: text === '' ? path : `${path}?${text}`, signal: signal ?? null },
-      headers: body.length === 0 ? headers : { ...headers, 'content-length': String(body.length) },
+      ...{ method, ...this.#signed(request, body), signal: signal ?? null },
       // In slices, since the time without an answer counts from the last one that was sent.
-      body:
-        body.length > SLICE_BYTES
-          ? Readable.from(slicesOf(body), { objectMode: false })
-          : body.length === 0
-            ? null
-            : body,
+      body: body.length > SLICE_BYTES ? Readable.from(slicesOf(body), { objectMode: false }) : body,
       ...{ headersTimeout: silenceMs, bodyTimeout: silenceMs },
     });
     this.#hasAnswered = true;
@@ -150,12 +136,33 @@ export class S3Client {
     };
     // A body that is not read to its end fails, also after its reader has left.
     answer.body.on('error', () => undefined);
+    const { bucket } = this.#settings;
     const refused = { what, place: this.placeOf(key), bucket, status, header, nowMs: this.world.wallMs() };
     const refusalOf = (error: XmlNode): S3Refusal => s3Refusal(refused, errorTextOf(error));
     if (status < 300) return read({ status, header, body: answer.body, refusal: refusalOf });
     const refusal = s3Refusal(refused, errorTextIn(status, await beginningOf(answer.body)));
     const afterS = Number(header('retry-after') ?? Number.NaN);
     throw Number.isNaN(afterS) ? refusal : new PostponedRefusal(refusal, afterS * 1_000);
+  }
+
+  /** @returns the target and the headers, with a signature of this moment */
+  #signed(
+    { method, key, query = [], headers }: S3Request,
+    body: Uint8Array,
+  ): { readonly path: string; readonly headers: Record<string, string> } {
+    const { origin, basePath, region, credentials } = this.#settings;
+    const path = `${basePath}/${key.split('/').map(uriEncode).join('/')}`;
+    const text = query.map(([name, value]) => `${uriEncode(name)}=${uriEncode(value)}`).join('&');
+    const unsigned = {
+      ...{ method, path, query },
+      headers: { ...headers, host: new URL(origin).host },
+      payloadHash: digestOf('sha256', body, 'hex'),
+    };
+    const signed = signedHeaders(unsigned, credentials, region, this.world.wallMs());
+    return {
+      path: text === '' ? path : `${path}?${text}`,
+      headers: body.length === 0 ? signed : { ...signed, 'content-length': String(body.length) },
+    };
   }
 
   /** @returns the failure for people */
@@ -244,6 +251,13 @@ function reasonOf(cause: Error): string {
 
 function isUnknownHost(cause: unknown): boolean {
   return cause instanceof Error && 'code' in cause && cause.code === 'ENOTFOUND';
+}
+
+/** Of bodies of any length: one update takes 2 GiB at most. */
+export function digestOf(algorithm: 'sha256' | 'md5', body: Uint8Array, encoding: 'hex' | 'base64'): string {
+  const hash = createHash(algorithm);
+  for (const slice of slicesOf(body)) hash.update(slice);
+  return hash.digest(encoding);
 }
 
 function* slicesOf(body: Uint8Array): Generator<Uint8Array, void, undefined> {

@@ -6,9 +6,9 @@ import {
   EXIT_NOT_FOUND,
   EXIT_PRECONDITION,
   EXIT_TEMPORARY,
+  EXIT_UNAUTHORIZED,
 } from '../terminal/failure.ts';
 
-const EXIT_UNAUTHORIZED = 6;
 const MESSAGE_LENGTH_MAX = 500;
 
 /** A request that a store of S3 refused. */

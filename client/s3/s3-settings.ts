@@ -2,9 +2,14 @@ import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { S3Credentials } from '../../platform/s3-credentials.ts';
-import { CommandFailure, isSystemError, systemReason, usageFailure } from '../terminal/failure.ts';
+import {
+  CommandFailure,
+  EXIT_UNAUTHORIZED,
+  isSystemError,
+  systemReason,
+  usageFailure,
+} from '../terminal/failure.ts';
 
-const EXIT_UNAUTHORIZED = 6;
 const SCHEME = 's3://';
 const BUCKET = /^(?!\.+$)[A-Za-z0-9._-]{1,255}$/;
 /** Names that AWS resolves, and its certificates cover. */

@@ -1,10 +1,9 @@
 /** Uploads of objects whose size is known at their end only. */
-import { createHash } from 'node:crypto';
 import { releasableMemory, releaseMemory } from '../../base/releasable-memory.ts';
 import { childText, type XmlElements, type XmlNode, xmlRoot } from '../../platform/s3-xml.ts';
 import { generalFailure, preconditionFailure } from '../terminal/failure.ts';
 import { prefetch } from '../transfer/prefetch.ts';
-import { LONG_SILENCE_MS_MAX, type S3Client, type S3Request } from './s3-client.ts';
+import { digestOf, LONG_SILENCE_MS_MAX, type S3Client, type S3Request } from './s3-client.ts';
 import { S3Refusal } from './s3-failure.ts';
 import { documentOf, findObject } from './s3-objects.ts';
 
@@ -261,5 +260,5 @@ function objectHeaders(id: string): Record<string, string> {
 
 /** Buckets with retention want it, beside the digest that is signed. */
 function digestHeader(body: Uint8Array): Record<string, string> {
-  return { 'content-md5': createHash('md5').update(body).digest('base64') };
+  return { 'content-md5': digestOf('md5', body, 'base64') };
 }

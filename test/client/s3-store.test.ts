@@ -193,13 +193,16 @@ test('parts are repeated after lost connections, 503 and 429', async () => {
   const faults = [
     { kind: 'cut-request', bytes: 500_000 },
     { kind: 'answer', status: 503, code: 'SlowDown' },
-    { kind: 'answer', status: 429, code: 'TooManyRequests' },
+    { kind: 'answer', status: 429, code: 'TooManyRequests', retryAfter: '2' },
     { kind: 'lose-answer' },
   ] as const;
   proxy.fault = (request) => (isPart(request) ? (faults[request.attempt - 1] ?? null) : null);
   await store.write('large.lhb', piecesOf(LARGE), 0);
   assert.ok((await contentsOf(store, 'large.lhb')).equals(LARGE));
-  assert.equal(proxy.passed.filter(isPart).length, 2 * (faults.length + 1));
+  const parts = proxy.passed.filter(isPart);
+  assert.equal(parts.length, 2 * (faults.length + 1));
+  const [third = 0, fourth = 0] = [3, 4].map((n) => parts.find(({ attempt }) => attempt === n)?.atMs);
+  assert.ok(fourth - third > 1_900, 'The store said when to try again');
 });
 
 test('an interrupted read continues where it was', async () => {

@@ -10,6 +10,7 @@ export interface Passing {
   readonly headers: IncomingMessage['headers'];
   /** From 1 on, of the requests with this method and this path and query. */
   readonly attempt: number;
+  readonly atMs: number;
 }
 
 /** What happens to an exchange instead of passing. */
@@ -20,7 +21,7 @@ export type Fault =
   | { readonly kind: 'cut-answer'; readonly bytes: number }
   /** The server has executed the request, but the connection ends before its answer. */
   | { readonly kind: 'lose-answer' }
-  | { readonly kind: 'answer'; readonly status: number; readonly code: string }
+  | { readonly kind: 'answer'; readonly status: number; readonly code: string; readonly retryAfter?: string }
   /** It passes after the promise. */
   | { readonly kind: 'hold'; readonly until: Promise<unknown> }
   | { readonly kind: 'send'; readonly target: string };
@@ -58,13 +59,15 @@ export class FaultyProxy {
     const name = `${method} ${url}`;
     const attempt = (this.#attempts.get(name) ?? 0) + 1;
     this.#attempts.set(name, attempt);
-    const passing = { method, url: new URL(url, this.target), headers, attempt };
+    const passing = { method, url: new URL(url, this.target), headers, attempt, atMs: performance.now() };
     this.passed.push(passing);
     request.on('error', () => response.destroy());
     const fault = await this.fault(passing);
     if (fault?.kind === 'answer') {
       request.resume();
-      response.writeHead(fault.status, { 'content-type': 'application/xml' });
+      const { retryAfter } = fault;
+      const after = retryAfter === undefined ? {} : { 'retry-after': retryAfter };
+      response.writeHead(fault.status, { 'content-type': 'application/xml', ...after });
       response.end(`<Error><Code>${fault.code}</Code><Message>As the test wants it.</Message></Error>`);
       return;
     }
