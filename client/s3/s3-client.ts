@@ -32,6 +32,9 @@ const NOTHING = new Uint8Array(0);
 const NETWORK_FAILURE =
   /^(?:E(?!RR_)[A-Z_]+$|HPE_|UND_ERR_(?:SOCKET|CONNECT_TIMEOUT|HEADERS_TIMEOUT|BODY_TIMEOUT)$)/;
 
+/** What an answer without TLS is taken for. */
+const NOT_TLS: ReadonlySet<unknown> = new Set(['EPROTO', 'ERR_SSL_WRONG_VERSION_NUMBER']);
+
 export interface S3ClientParts {
   readonly world: World;
   readonly settings: S3Settings;
@@ -176,7 +179,9 @@ export class S3Client {
       return new CommandFailure(
         EXIT_UNAUTHORIZED,
         `${what}: ${origin} has no trusted certificate: ${reasonOf(cause)}`,
-        'name its CA certificate with --s3-ca, or use http:// if the store has no TLS',
+        NOT_TLS.has(cause.code)
+          ? 'its answer is not TLS: does the endpoint begin with http://?'
+          : 'name its CA certificate with --s3-ca',
         { cause },
       );
     if (!NETWORK_FAILURE.test(String(cause.code))) throw error;

@@ -326,6 +326,11 @@ test('refusals say what to do', async () => {
   const unreached = await failure(storeWith({ retryMs: 1 }).names());
   assert.equal(unreached.exit, 5);
   assert.match(unreached.message, /no answer from http/);
+  const s3Endpoint = proxy.url.replace('http:', 'https:');
+  const settings = s3SettingsOf(Bucket, { s3Endpoint }, ENV);
+  const plain = await failure(storeWith({ settings }).names());
+  assert.equal(plain.exit, 6);
+  assert.match(plain.hint, /not TLS/);
   proxy.target = s3.server.url;
   assert.match((await failure(storeWith().names())).message, /none of S3|HTTP status 4/);
   proxy.target = s3.url;
