@@ -14,8 +14,21 @@ export interface BackupStore {
   readonly place: string;
   names(): Promise<string[]>;
   read(name: string): AsyncIterable<Uint8Array>;
-  /** @throws if the name is taken */
-  write(name: string, source: AsyncIterable<Uint8Array>): Promise<void>;
+  /**
+   * @param expectedBytes about how many there are, for stores that divide them
+   * @throws if the name is taken
+   */
+  write(name: string, source: AsyncIterable<Uint8Array>, expectedBytes: number): Promise<void>;
+}
+
+/** A place of backups: a whole store, or one file of it. */
+export interface ChainPlace {
+  readonly store: BackupStore;
+  readonly name: string | null;
+}
+
+export function isLinkName(name: string): boolean {
+  return name.endsWith(LINK_SUFFIX) && !name.startsWith('.');
 }
 
 export class DirectoryStore implements BackupStore {
@@ -27,8 +40,7 @@ export class DirectoryStore implements BackupStore {
 
   async names(): Promise<string[]> {
     try {
-      const names = await readdir(this.place);
-      return names.filter((name) => name.endsWith(LINK_SUFFIX) && !name.startsWith('.')).sort();
+      return (await readdir(this.place)).filter(isLinkName).sort();
     } catch (error) {
       if (isSystemError(error) && error.code === 'ENOENT') return [];
       throw error;
@@ -60,7 +72,7 @@ export class DirectoryStore implements BackupStore {
 }
 
 /** The store of a single file: the chain is what is in its directory. */
-export function storeOfFile(path: string): { readonly store: DirectoryStore; readonly name: string } {
+export function storeOfFile(path: string): ChainPlace {
   return { store: new DirectoryStore(dirname(path)), name: basename(path) };
 }
 

@@ -14,6 +14,8 @@ import { sealStream } from './sealed-stream.ts';
 
 const FILES_AHEAD = 16;
 const ID_BYTES = 16;
+/** About what a backup has of each inode beside its contents. */
+const RECORD_BYTES = 512;
 /** Snapshots of such names were created by backups, each as the base of the next one. */
 const CHAIN_SNAPSHOT = /^chain-/;
 
@@ -104,7 +106,7 @@ export async function writeChainLink(
   }: { readonly secret: Buffer | null; readonly name: string; readonly onBytes: (bytes: number) => void },
   call: CallOptions,
 ): Promise<WrittenLink> {
-  const { root } = (await client.query({ kind: 'volume', name: volume }, call)).volume;
+  const { root, usedBytes, inodes } = (await client.query({ kind: 'volume', name: volume }, call)).volume;
   const from = base?.begin.snapshot ?? null;
   if (from !== null && from.serial >= snapshot.serial)
     throw preconditionFailure(
@@ -135,7 +137,8 @@ export async function writeChainLink(
   }
   const random = (count: number): Buffer => client.world.randomBytes(count);
   const header = { id: random(ID_BYTES).toString('hex'), base: base?.id ?? null };
-  await store.write(name, sealStream(header, secret, bytes(), random));
+  const expectedBytes = usedBytes + inodes * RECORD_BYTES;
+  await store.write(name, sealStream(header, secret, bytes(), random), expectedBytes);
   return { name, snapshot: snapshot.name, from: from?.name ?? null, ...totals };
 }
 

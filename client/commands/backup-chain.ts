@@ -3,7 +3,14 @@ import type { Command } from 'commander';
 import { PASSPHRASE_VARIABLE } from '../../base/environment.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';
-import { type BackupStore, DirectoryStore, LINK_SUFFIX, storeOfFile } from '../backup/backup-store.ts';
+import { systemWorld } from '../../world/system-world.ts';
+import {
+  type BackupStore,
+  type ChainPlace,
+  DirectoryStore,
+  LINK_SUFFIX,
+  storeOfFile,
+} from '../backup/backup-store.ts';
 import { chainTo, damaged, type Link, linksTo, readLinks, verifyChains } from '../backup/chain.ts';
 import {
   baseOf,
@@ -14,6 +21,7 @@ import {
   type WrittenLink,
   writeChainLink,
 } from '../backup/chain-backup.ts';
+import type { S3PlaceOptions } from '../backup/s3-place.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import { isSystemError, notFoundFailure, usageFailure } from '../terminal/failure.ts';
 import { Progress, printJson, printLine } from '../terminal/output.ts';
@@ -26,12 +34,6 @@ export interface SecretOptions {
   readonly keyFile?: string;
 }
 
-/** A place of backups: a whole store, or one file of it. */
-export interface ChainPlace {
-  readonly store: BackupStore;
-  readonly name: string | null;
-}
-
 /** Adds the options that say with what backups are encrypted. */
 export function addSecretOptions<Target extends Command>(command: Target): Target {
   return command.option(
@@ -40,9 +42,35 @@ export function addSecretOptions<Target extends Command>(command: Target): Targe
   );
 }
 
-/** @returns the place if it is one of chains: a directory, or a file *.lhb; null for other archives */
-export async function chainPlaceOf(text: string): Promise<ChainPlace | null> {
+/** Adds the options that say how to reach a store of S3. */
+export function addS3Options<Target extends Command>(command: Target): Target {
+  return command
+    .option(
+      '--s3-endpoint <url>',
+      'base URL of the store of s3://BUCKET/PREFIX/ (default: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, else AWS)',
+    )
+    .option(
+      '--s3-ca <file>',
+      'its trusted CA certificates (default: AWS_CA_BUNDLE, else those of the system)',
+    );
+}
+
+/**
+ * @param signal aborts requests to the store
+ * @returns the place if it is one of chains: a directory, s3://BUCKET/PREFIX/, or a file *.lhb; null for other archives
+ */
+export async function chainPlaceOf(
+  text: string,
+  options: S3PlaceOptions,
+  signal?: AbortSignal,
+): Promise<ChainPlace | null> {
   if (text === '-') return null;
+  if (text.startsWith('s3://')) {
+    // Loaded by itself, since few commands need it.
+    const { s3PlaceOf } = await import('../backup/s3-place.ts');
+    const report = (line: string): void => void process.stderr.write(`leasehold: ${line}\n`);
+    return s3PlaceOf(text, options, { world: systemWorld, signal, report });
+  }
   if (text.endsWith(LINK_SUFFIX)) return storeOfFile(text);
   if (text.endsWith('/') || (await isDirectory(text))) return { store: new DirectoryStore(text), name: null };
   return null;
@@ -189,11 +217,13 @@ async function snapshotNamed(
 
 export async function runVerify(
   place: string,
-  options: SecretOptions & { readonly json?: true },
+  options: SecretOptions & S3PlaceOptions & { readonly json?: true },
 ): Promise<void> {
-  const chain = await chainPlaceOf(place);
+  const chain = await chainPlaceOf(place, options);
   if (chain === null)
-    throw usageFailure(`Cannot verify "${place}": it is neither a directory of backups nor a file *.lhb`);
+    throw usageFailure(
+      `Cannot verify "${place}": it is neither a directory of backups, s3://BUCKET/PREFIX/, nor a file *.lhb`,
+    );
   const { store, name } = chain;
   const report = await verifyChains(store, await secretOf(options), name);
   const { verified, problems } = report;
@@ -229,6 +259,11 @@ export async function runChainRestore(
   const last = name === null ? undefined : links.links.find((one) => one.name === name);
   const unreadable = name === null ? undefined : links.unreadable.find((one) => one.name === name);
   if (unreadable !== undefined) throw damaged(`Cannot read ${name} in ${store.place}: ${unreadable.why}`);
+  if (name !== null && last === undefined && options.snapshot === undefined)
+    throw notFoundFailure(
+      `There is no backup ${name} in ${store.place}`,
+      '"leasehold backup verify" lists the backups of a place',
+    );
   const chain =
     last === undefined || options.snapshot !== undefined
       ? chainTo(store, links, options.snapshot ?? null)

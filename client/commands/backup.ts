@@ -7,6 +7,7 @@ import type { Command } from 'commander';
 import { systemWorld } from '../../world/system-world.ts';
 import { withOwnSnapshot } from '../backup/own-snapshot.ts';
 import { type RestoreReport, restore } from '../backup/restore.ts';
+import type { S3PlaceOptions } from '../backup/s3-place.ts';
 import { backup, emptyReport } from '../backup/volume-backup.ts';
 import { attachedBelow } from '../cluster/attached-volumes.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
@@ -18,6 +19,7 @@ import { formatBytes } from '../terminal/quantities.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { junctionLine, throwIfAnyFailed } from '../tree/report.ts';
 import {
+  addS3Options,
   addSecretOptions,
   type ChainBackupOptions,
   chainPlaceOf,
@@ -28,11 +30,11 @@ import {
 } from './backup-chain.ts';
 import { clusterCommand, leaseClientOf, withClient } from './cluster-command.ts';
 
-interface BackupOptions extends ChainBackupOptions {
+interface BackupOptions extends ChainBackupOptions, S3PlaceOptions {
   readonly snapshot: boolean;
 }
 
-interface RestoreOptions extends SecretOptions {
+interface RestoreOptions extends SecretOptions, S3PlaceOptions {
   readonly merge?: true;
   readonly json?: true;
   readonly snapshot?: string;
@@ -49,7 +51,7 @@ export function addBackupCommands(program: Command): void {
     .argument('<source>', 'VOLUME, or VOLUME:/directory; of a snapshot, VOLUME@SNAPSHOT')
     .argument(
       '<archive>',
-      'tar archive to write, compressed if it ends in .gz; - for standard output; for a chain, a directory or FILE.lhb',
+      'tar archive to write, compressed if it ends in .gz; - for standard output; for a chain, a directory or FILE.lhb, or s3://BUCKET/PREFIX/',
     )
     .option('--no-snapshot', 'make no temporary snapshot; the archive may mix states of several moments')
     .option(
@@ -57,17 +59,17 @@ export function addBackupCommands(program: Command): void {
       'in a chain: only what changed since the backup of this snapshot; "last": the latest',
     )
     .option('--json', 'print what was archived as JSON');
-  addSecretOptions(backups).action(
+  addS3Options(addSecretOptions(backups)).action(
     async (source: string, archive: string, options: BackupOptions, command: Command) => {
-      const chain = await chainPlaceOf(archive);
-      if (chain === null && (options.since !== undefined || options.keyFile !== undefined))
-        throw usageFailure(
-          `Cannot use --since and --key-file with the tar archive "${archive}"`,
-          'name a directory, with a / at its end if it does not exist, or a file *.lhb',
-        );
       if (archive === '-' && options.json)
         throw usageFailure('Cannot print JSON: the archive goes to standard output');
       await withClient(command, async (client, call) => {
+        const chain = await chainPlaceOf(archive, options, call.signal);
+        if (chain === null && (options.since !== undefined || options.keyFile !== undefined))
+          throw usageFailure(
+            `Cannot use --since and --key-file with the tar archive "${archive}"`,
+            'name a directory, with a / at its end if it does not exist, or a file *.lhb',
+          );
         if (chain === null) return runBackup(client, source, archive, options, call, command);
         const place = await located(client, placeOf(source), call);
         return runChainBackup(client, place, chain, options, call);
@@ -78,10 +80,13 @@ export function addBackupCommands(program: Command): void {
   const verify = backups
     .command('verify')
     .description('read all backups of a chain, and check digests, order and completeness; needs no cluster')
-    .argument('<place>', 'directory of backups; or FILE.lhb, with those that it continues')
+    .argument(
+      '<place>',
+      'directory or s3://BUCKET/PREFIX/ of backups; or FILE.lhb, with those that it continues',
+    )
     .option('--json', 'print what was checked as JSON');
   // After its own name, an option is its own, not one of "backup".
-  addSecretOptions(verify).action((place: string, _: unknown, command: Command) =>
+  addS3Options(addSecretOptions(verify)).action((place: string, _: unknown, command: Command) =>
     runVerify(place, command.optsWithGlobals()),
   );
 
@@ -92,14 +97,15 @@ export function addBackupCommands(program: Command): void {
   )
     .argument(
       '<archive>',
-      'archive of "leasehold backup" or of tar, compressed by gzip or not; - for standard input; of a chain, its directory or FILE.lhb',
+      'archive of "leasehold backup" or of tar, compressed by gzip or not; - for standard input; of a chain, its directory, s3://BUCKET/PREFIX/ or FILE.lhb',
     )
     .argument('<target>', 'VOLUME, or VOLUME:/directory; it must exist')
     .option('--merge', 'allow a directory that is not empty; entries of the same name are replaced')
     .option('--snapshot <name>', 'of a chain: the snapshot to restore (default: the latest)')
     .option('--json', 'print what was restored as JSON');
-  addSecretOptions(restores).run((client, call, archive: string, target: string, options: RestoreOptions) =>
-    runRestore(client, archive, target, options, call),
+  addS3Options(addSecretOptions(restores)).run(
+    (client, call, archive: string, target: string, options: RestoreOptions) =>
+      runRestore(client, archive, target, options, call),
   );
 }
 
@@ -200,7 +206,7 @@ async function runRestore(
   options: RestoreOptions,
   call: CallOptions & { readonly signal: AbortSignal },
 ): Promise<void> {
-  const chain = await chainPlaceOf(archive);
+  const chain = await chainPlaceOf(archive, options, call.signal);
   if (chain === null && options.snapshot !== undefined)
     throw usageFailure(`Cannot choose a snapshot of "${archive}": a tar archive has one state`);
   if (chain !== null && options.merge)

@@ -21,6 +21,7 @@ export const EXIT_USAGE = 2;
 export const EXIT_NOT_FOUND = 3;
 export const EXIT_PRECONDITION = 4;
 export const EXIT_TEMPORARY = 5;
+export const EXIT_UNAUTHORIZED = 6;
 export const EXIT_DEGRADED = 7;
 
 const failureWith =

@@ -1,8 +1,5 @@
 import type { FastifyRequest } from 'fastify';
 import { utf8Text } from '../../base/utf8.ts';
-import { type Principal, principalOf } from '../security/principal.ts';
-import type { S3Access, TokenStore } from '../security/token-file.ts';
-import { S3Error } from './s3-error.ts';
 import {
   ALGORITHM,
   ChunkSignatures,
@@ -13,7 +10,10 @@ import {
   signatureOf,
   signingKey,
   stringToSign,
-} from './signature.ts';
+} from '../../platform/s3-signature.ts';
+import { type Principal, principalOf } from '../security/principal.ts';
+import type { S3Access, TokenStore } from '../security/token-file.ts';
+import { S3Error } from './s3-error.ts';
 
 /** How far the client's clock may be off, as in S3. */
 const SKEW_MS_MAX = 15 * 60_000;

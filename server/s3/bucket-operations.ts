@@ -1,5 +1,12 @@
 import type { FastifyReply } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
+import {
+  childrenOf,
+  childText,
+  XmlAttributed,
+  type XmlElements,
+  xmlDocument,
+} from '../../platform/s3-xml.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import type { Bucket, Buckets } from './buckets.ts';
 import { header, readBody, refuseVersion, removerOf, type S3Call } from './call.ts';
@@ -22,15 +29,7 @@ import { removalConditions } from './removal-conditions.ts';
 import { S3Error, s3ErrorOf } from './s3-error.ts';
 import { tagsOfXml, tagsXml } from './tags.ts';
 import { httpSecondsIso } from './times.ts';
-import {
-  childrenOf,
-  childText,
-  requiredText,
-  XmlAttributed,
-  type XmlElements,
-  xmlDocument,
-  xmlParse,
-} from './xml.ts';
+import { requiredText, xmlParse } from './xml.ts';
 
 const DOCUMENT_BYTES_MAX = 2 * 1024 * 1024;
 const DELETIONS_MAX = 1_000;

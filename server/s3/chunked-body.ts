@@ -1,6 +1,6 @@
 import { createHash, type Hash } from 'node:crypto';
+import { type ChunkSignatures, isSignature } from '../../platform/s3-signature.ts';
 import { S3Error } from './s3-error.ts';
-import { type ChunkSignatures, isSignature } from './signature.ts';
 
 /** Longest line of a chunk's head, or of a trailer, in bytes. */
 const LINE_BYTES_MAX = 4096;

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { childrenOf, childText, type XmlElements, type XmlNode } from '../../platform/s3-xml.ts';
 import { S3Error } from './s3-error.ts';
-import { childrenOf, childText, type XmlElements, type XmlNode } from './xml.ts';
 
 /** A rule of a bucket about the web pages of other origins. */
 export interface CorsRule {

@@ -1,10 +1,10 @@
+import { uriEncode } from '../../platform/s3-signature.ts';
+import type { XmlElements } from '../../platform/s3-xml.ts';
 import type { Bucket } from './buckets.ts';
 import type { KeyWalk, WalkedObject, WalkPosition } from './key-walk.ts';
 import { computedOf, objectEtag } from './object-record.ts';
 import { S3Error } from './s3-error.ts';
-import { uriEncode } from './signature.ts';
 import { httpSecondsIso } from './times.ts';
-import type { XmlElements } from './xml.ts';
 
 export const LIST_MAX = 1_000;
 export const OWNER = { ID: 'leasehold', DisplayName: 'leasehold' } as const;

@@ -2,6 +2,7 @@ import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
+import { childrenOf, childText, XML_DECLARATION, xmlError, xmlRoot } from '../../platform/s3-xml.ts';
 import { countOf, sendXml } from './bucket-operations.ts';
 import type { Bucket, Buckets } from './buckets.ts';
 import { bodyOf, header, readBody, removerOf, type S3Call } from './call.ts';
@@ -36,7 +37,7 @@ import { PARTS_MAX } from './part-sizes.ts';
 import { refuseUnknown } from './refusals.ts';
 import { S3Error, s3ErrorOf } from './s3-error.ts';
 import { httpSecondsIso, isoOfMs } from './times.ts';
-import { childrenOf, childText, requiredText, XML_DECLARATION, xmlError, xmlParse, xmlRoot } from './xml.ts';
+import { requiredText, xmlParse } from './xml.ts';
 
 const DOCUMENT_BYTES_MAX = 4 * 1024 * 1024;
 /** A completion that takes longer is answered piece by piece, so that no client aborts it. */

@@ -1,4 +1,5 @@
 import type { FastifyReply } from 'fastify';
+import type { XmlElements } from '../../platform/s3-xml.ts';
 import {
   checkUnchanged,
   conditionsOf,
@@ -32,7 +33,7 @@ import { removalConditions } from './removal-conditions.ts';
 import { S3Error } from './s3-error.ts';
 import { tagsOfHeader, tagsOfXml, tagsXml } from './tags.ts';
 import { httpSecondsIso } from './times.ts';
-import { type XmlElements, xmlParse } from './xml.ts';
+import { xmlParse } from './xml.ts';
 
 const DOCUMENT_BYTES_MAX = 64 * 1024;
 export interface ObjectOperationsParts {

@@ -8,6 +8,7 @@ import {
   LogController,
 } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
+import { xmlError } from '../../platform/s3-xml.ts';
 import { roleIncludes } from '../../wire/access.ts';
 import type { WholeFiles } from '../file/whole-files.ts';
 import { Directories } from '../http/directories.ts';
@@ -45,7 +46,6 @@ import { Operations } from './operations.ts';
 import { postObject } from './post-object.ts';
 import { S3Error, s3ErrorOf } from './s3-error.ts';
 import { type ParsedTarget, parseTarget } from './target.ts';
-import { xmlError } from './xml.ts';
 
 export interface S3Options {
   readonly gateway: Gateway;

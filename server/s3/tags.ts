@@ -1,5 +1,6 @@
+import { childrenOf, type XmlElements, type XmlNode } from '../../platform/s3-xml.ts';
 import { S3Error } from './s3-error.ts';
-import { childrenOf, requiredText, type XmlElements, type XmlNode } from './xml.ts';
+import { requiredText } from './xml.ts';
 
 export type Tags = Readonly<Record<string, string>>;
 

@@ -19,7 +19,7 @@ interface Layer {
 const LAYERS: Readonly<Record<string, Layer>> = {
   base: { folders: [], node: false, packages: [] },
   wire: { folders: ['base'], node: false, packages: [] },
-  platform: { folders: [], node: true, packages: ['@node-rs/crc32', 'undici'] },
+  platform: { folders: [], node: true, packages: ['@node-rs/crc32', 'saxes', 'undici'] },
   world: { folders: ['base'], node: true, packages: [] },
   lease: { folders: ['base', 'wire'], node: false, packages: [] },
   replica: { folders: ['base', 'wire'], node: false, packages: [] },
@@ -29,14 +29,12 @@ const LAYERS: Readonly<Record<string, Layer>> = {
     node: true,
     packages: [
       '@fastify/busboy',
-      'saxes',
       '@fastify/compress',
       '@prometheus-io/client',
       'ajv',
       'better-sqlite3',
       'fastify',
       'pino',
-      'saxes',
       'smol-toml',
       'ws',
     ],
@@ -136,6 +134,7 @@ const SEAMED = ['client', 'fuse'];
 
 /** Files that use them, below the interfaces that a simulation implements itself: `ServerChannel` and `Transport`. */
 const SYSTEM_EDGES: Readonly<Record<string, string>> = {
+  'client/s3/s3-client.ts': 'the sockets to a store of S3',
   'client/transport/direct-http.ts': 'the sockets of a ServerChannel',
   'client/csi/launcher.ts': 'asked by the CSI driver to start a mount',
   'client/csi/mounter.ts': 'asks the launcher of mounts',

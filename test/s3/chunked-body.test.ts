@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { ChunkSignatures, signingKey } from '../../platform/s3-signature.ts';
 import { decodeChunks } from '../../server/s3/chunked-body.ts';
-import { ChunkSignatures, signingKey } from '../../server/s3/signature.ts';
 import { chunkedBody, chunkSigner, type Header } from './sign.ts';
 
 const SECRET = 'secret';

@@ -7,7 +7,7 @@ import {
   signatureOf as serverSignature,
   signingKey,
   stringToSign,
-} from '../../server/s3/signature.ts';
+} from '../../platform/s3-signature.ts';
 import {
   chunkedBody,
   chunkSigner,
