@@ -282,7 +282,10 @@ export class ObjectStore {
     checkRemoval(conditions, found.record, found.attributes);
     if (await this.#removeIfEmpty(target)) return;
     // It stays for the objects in it, and goes with the last of them.
-    await this.setRecord(found.attributes.inode, { implicit: true });
+    await this.setRecord(found.attributes.inode, { implicit: true }).catch((error: unknown) => {
+      // Another request has removed it, and all that was in it.
+      if (!(error instanceof ServiceError) || error.code !== 'not-found') throw error;
+    });
   }
 
   /** @param xattr removes it only if it still has this attribute */

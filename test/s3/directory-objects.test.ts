@@ -76,6 +76,17 @@ test('a directory that another request removes at the same time goes with its pa
   await assert.rejects(gateway.queryCatalog(query), { code: 'not-found' });
 });
 
+test('a directory with objects that another request removes at the same time is removed', async () => {
+  await put('full/', '');
+  await put('full/last', 'x');
+  before('set-xattr', async () => {
+    await objects.remove(bucket, 'full/last', {}, {});
+    await objects.remove(bucket, 'full/', {}, {});
+  });
+  await objects.remove(bucket, 'full/', {}, {});
+  await assert.rejects(objects.find(bucket, 'full/'), { s3: 'NoSuchKey' });
+});
+
 test('of two requests that put a directory only if it is missing, one succeeds', async () => {
   before('make-directory', () => put('once/', '', '*'));
   await assert.rejects(put('once/', '', '*'), { code: 'precondition-failed' });
