@@ -15,6 +15,7 @@ import { CORS_XATTR, type CorsRule, corsOfXml, corsXml, decodeCors, encodeCors }
 import { KeyWalk } from './key-walk.ts';
 import {
   encoderOf,
+  firstPrefix,
   LIST_MAX,
   listKeys,
   markerPosition,
@@ -120,6 +121,9 @@ export class BucketOperations {
     const isSecond = query.get('list-type') === '2';
     const encode = encoderOf(query.get('encoding-type'));
     const [prefix, delimiter] = [query.get('prefix') ?? '', query.get('delimiter') ?? ''];
+    // Keys are ordered whether a client of Ceph insists on it or not.
+    if (query.get('allow-unordered') === 'true' && delimiter !== '')
+      throw new S3Error('InvalidArgument', 'allow-unordered cannot be used with a delimiter');
     const countMax = countOf(query.get('max-keys'), 'max-keys', LIST_MAX);
     const token = query.get('continuation-token');
     const marker = (isSecond ? query.get('start-after') : query.get('marker')) ?? '';
@@ -146,7 +150,7 @@ export class BucketOperations {
         };
     return sendXml(call, 'ListBucketResult', {
       Name: bucket.name,
-      Prefix: encode(prefix),
+      Prefix: isSecond ? encode(prefix) : firstPrefix(prefix, encode),
       Delimiter: delimiter === '' ? undefined : encode(delimiter),
       MaxKeys: countMax,
       EncodingType: query.get('encoding-type'),

@@ -107,18 +107,22 @@ export class Buckets {
     return buckets;
   }
 
-  /** @throws S3Error `InvalidBucketName`, `BucketAlreadyOwnedByYou` */
+  /** Nothing changes if the bucket exists, as in the region that is reported. @throws S3Error `InvalidBucketName` */
   async create(name: string): Promise<void> {
     if (!isBucketName(name))
       throw new S3Error(
         'InvalidBucketName',
         `"${name}" is no name of a bucket: it has 3 to 63 lower-case letters, digits, dots and hyphens`,
       );
+    const bucket = this.named(name);
     try {
-      await this.#create(this.named(name));
+      await this.#create(bucket);
     } catch (error) {
       if (!(error instanceof ServiceError) || error.code !== 'exists') throw error;
-      throw new S3Error('BucketAlreadyOwnedByYou', `The bucket "${name}" exists`, { cause: error });
+      await this.directoryOf(bucket).catch((cause: unknown) => {
+        if (!(cause instanceof S3Error) || cause.s3 !== 'NoSuchBucket') throw cause;
+        throw new S3Error('BucketAlreadyExists', `A file has the name "${name}"`, { cause });
+      });
     }
   }
 

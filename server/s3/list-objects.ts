@@ -90,6 +90,14 @@ export function encoderOf(encodingType: string | undefined): (text: string) => s
   return (text) => uriEncode(text).replaceAll('%2F', '/');
 }
 
+/**
+ * The prefix in a listing of the first version. Some clients decode it, boto does not: it is encoded only if XML cannot
+ * have it, or if decoding would change it.
+ */
+export function firstPrefix(prefix: string, encode: (text: string) => string): string {
+  return /[%+]|(?![\t\n])[\p{Cc}\ufffe\uffff]/u.test(prefix) ? encode(prefix) : prefix;
+}
+
 export function objectXml(
   { key, attributes, record }: WalkedObject,
   encode: (text: string) => string,

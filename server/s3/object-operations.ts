@@ -73,8 +73,7 @@ export class ObjectOperations {
       describe: (to, contents) => {
         const checksum = computedOf(record, { inode: attributes.inode, contents })?.checksum;
         if (checksum === undefined || !wantsChecksum || request.headers.range !== undefined)
-          for (const name of Object.keys(to.getHeaders()))
-            if (name.startsWith('x-amz-checksum-')) to.removeHeader(name);
+          removeChecksums(to);
         if (checksum !== undefined && wantsChecksum && request.headers.range === undefined)
           addChecksum(to, checksum);
       },
@@ -225,6 +224,11 @@ export class ObjectOperations {
 
 export function addChecksum(reply: FastifyReply, { algorithm, value, type }: Checksum): void {
   reply.header(checksumHeader(algorithm), value).header('x-amz-checksum-type', type);
+}
+
+export function removeChecksums(reply: FastifyReply): void {
+  for (const name of Object.keys(reply.getHeaders()))
+    if (name.startsWith('x-amz-checksum-')) reply.removeHeader(name);
 }
 
 export function checksumXml(checksum: Checksum | undefined): XmlElements {

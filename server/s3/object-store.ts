@@ -282,7 +282,10 @@ export class ObjectStore {
     checkRemoval(conditions, found.record, found.attributes);
     if (await this.#removeIfEmpty(target)) return;
     // It stays for the objects in it, and goes with the last of them.
-    await this.setRecord(found.attributes.inode, { implicit: true });
+    await this.setRecord(found.attributes.inode, { implicit: true }).catch((error: unknown) => {
+      // Another request has removed it, and all that was in it.
+      if (!(error instanceof ServiceError) || error.code !== 'not-found') throw error;
+    });
   }
 
   /** @param xattr removes it only if it still has this attribute */
@@ -304,20 +307,30 @@ export class ObjectStore {
   }
 
   async #removeEmptyParents(bucket: Bucket, names: readonly string[]): Promise<void> {
-    const { gateway } = this.#parts;
     for (let depth = names.length - 1; depth > 0; depth--) {
       const parent = bucketPath(bucket, names.slice(0, depth));
       const attributes = await this.#attributesAt(parent, false);
       if (attributes?.kind !== 'directory') continue;
-      const { entries } = await gateway.queryCatalog({
+      if (!(await this.#isLeftOver(attributes))) return;
+      // A client may put it as an object meanwhile.
+      if (!(await this.#removeIfEmpty(parent, IMPLICIT_XATTR))) return;
+    }
+  }
+
+  /** Whether a directory was there for objects only, and has none; also one that another request has removed. */
+  async #isLeftOver(directory: Attributes): Promise<boolean> {
+    const { inode } = directory;
+    try {
+      const { entries } = await this.#parts.gateway.queryCatalog({
         kind: 'list',
-        inode: attributes.inode,
+        inode,
         after: '',
         countMax: 1,
       });
-      if (entries.length > 0 || (await this.recordOf(attributes)).implicit !== true) return;
-      // A client may put it as an object meanwhile.
-      if (!(await this.#removeIfEmpty(parent, IMPLICIT_XATTR))) return;
+      return entries.length === 0 && (await this.recordOf(directory)).implicit === true;
+    } catch (error) {
+      if (error instanceof ServiceError && error.code === 'not-found') return true;
+      throw error;
     }
   }
 

@@ -7,7 +7,6 @@ const CODES = {
   AuthorizationQueryParametersError: [400, 'bad-request'],
   BadDigest: [400, 'digest-mismatch'],
   BucketAlreadyExists: [409, 'exists'],
-  BucketAlreadyOwnedByYou: [409, 'exists'],
   BucketNotEmpty: [409, 'not-empty'],
   ConflictingKey: [409, 'is-directory'],
   EntityTooLarge: [400, 'too-large'],

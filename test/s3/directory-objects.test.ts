@@ -12,8 +12,9 @@ import type { Command } from '../../wire/catalog-api.ts';
 import { FakeCluster } from '../http/fake-services.ts';
 
 /**
- * Goal: a directory that was put as an object stays, although the last object in it is removed at the same time.
- * Method: a real catalog, before which the test holds the removal of the directory.
+ * Goal: a directory that was put as an object stays, although the last object in it is removed at the same time; one
+ * that another request removes is no failure.
+ * Method: a real catalog, before which the test holds a command or query for the directory.
  */
 const cluster = await FakeCluster.start();
 after(() => cluster.close());
@@ -57,6 +58,33 @@ test('a directory that is put while its last object is removed stays', async () 
   before('remove-directory', () => put('both/', ''));
   await objects.remove(bucket, 'both/last', {}, {});
   assert.equal((await objects.find(bucket, 'both/')).attributes.kind, 'directory');
+});
+
+test('a directory that another request removes at the same time goes with its parent', async () => {
+  await put('shared/deep/last', 'x');
+  const place = { volume: 'main', path: '/shared/deep' } as const;
+  // After the object, its directory is found, and then listed.
+  let queries = Number.NEGATIVE_INFINITY;
+  cluster.intercept = async ({ method, request }) => {
+    if (request !== undefined && 'command' in request && request.command.kind === 'unlink') queries = 0;
+    if (method !== 'query' || ++queries !== 2) return;
+    await gateway.durably({ kind: 'remove-directory', place });
+  };
+  await objects.remove(bucket, 'shared/deep/last', {}, {});
+  assert.ok(queries > 2);
+  const query = { kind: 'resolve', volume: 'main', path: '/shared', follow: true } as const;
+  await assert.rejects(gateway.queryCatalog(query), { code: 'not-found' });
+});
+
+test('a directory with objects that another request removes at the same time is removed', async () => {
+  await put('full/', '');
+  await put('full/last', 'x');
+  before('set-xattr', async () => {
+    await objects.remove(bucket, 'full/last', {}, {});
+    await objects.remove(bucket, 'full/', {}, {});
+  });
+  await objects.remove(bucket, 'full/', {}, {});
+  await assert.rejects(objects.find(bucket, 'full/'), { s3: 'NoSuchKey' });
 });
 
 test('of two requests that put a directory only if it is missing, one succeeds', async () => {

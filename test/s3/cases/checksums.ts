@@ -38,6 +38,10 @@ export const DIGESTS: readonly ObjectCase[] = [
         [get([MODE]), { status: 200, headers: { [name]: value }, body: BODY }],
         [head(), { status: 200, headers: { [name]: null } }],
         [get([MODE, ['range', 'bytes=0-1']]), { status: 206, headers: { [name]: null } }],
+        [
+          get([MODE, ['if-none-match', '*']]),
+          { status: 304, headers: { [name]: null, 'x-amz-checksum-type': null } },
+        ],
       ],
     },
     {
