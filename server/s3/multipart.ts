@@ -366,13 +366,22 @@ function uploadRecordOf(xattr: string | undefined): UploadRecord | null {
 
 function chosenParts(parts: readonly UploadedPart[], claimed: readonly ClaimedPart[]): UploadedPart[] {
   if (claimed.length === 0 || claimed.length > PARTS_MAX)
+function bareTag(etag: string): string {
+  return etag.replaceAll('"', '');
+}
+
     throw new S3Error('MalformedXML', `An upload has 1 to ${PARTS_MAX} parts`);
   const byNumber = new Map(parts.map((part) => [part.number, part]));
-  const chosen = claimed.map(({ number, etag, checksum }, index) => {
-    if (index > 0 && number <= (claimed[index - 1]?.number ?? 0))
+  // A client may list both answers for a part that it has sent twice: the later one counts.
+  const wanted = claimed.filter(({ number, etag }, index) => {
+    const next = claimed[index + 1];
+    return next?.number !== number || bareTag(next.etag) === bareTag(etag);
+  });
+  const chosen = wanted.map(({ number, etag, checksum }, index) => {
+    if (index > 0 && number <= (wanted[index - 1]?.number ?? 0))
       throw new S3Error('InvalidPartOrder', 'The parts are not in ascending order of their numbers');
     const part = byNumber.get(number);
-    if (part === undefined || part.etag.replaceAll('"', '') !== etag.replaceAll('"', ''))
+    if (part === undefined || bareTag(part.etag) !== bareTag(etag))
       throw new S3Error('InvalidPart', `Part ${number} was not uploaded, or has another entity tag`);
     const { algorithm, value } = part.checksum ?? {};
     if (checksum !== null && (checksum.algorithm !== algorithm || checksum.value !== value))
@@ -395,7 +404,7 @@ function computedOfParts(
 ): Computed {
   const md5 = createHash('md5');
   for (const { etag } of parts) {
-    const hex = etag.replaceAll('"', '');
+    const hex = bareTag(etag);
     // A part that was copied has no MD5: its tag stands for it.
     md5.update(/^[0-9a-f]{32}$/.test(hex) ? Buffer.from(hex, 'hex') : hex);
   }
