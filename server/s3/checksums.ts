@@ -119,6 +119,16 @@ export function claimedChecksum(
   return first;
 }
 
+/** The checksums one after the other in a text, which others may have written: none unless there are `count`. */
+export function splitChecksums(text: string, algorithm: ChecksumAlgorithm, count: number): string[] {
+  const size = SIZES[algorithm];
+  if (!isBase64Of(text, size * count)) return [];
+  const bytes = Buffer.from(text, 'base64');
+  return Array.from({ length: count }, (_, index) =>
+    bytes.subarray(index * size, (index + 1) * size).toString('base64'),
+  );
+}
+
 function isBase64Of(text: string, size: number): boolean {
   const bytes = Buffer.from(text, 'base64');
   return bytes.length === size && bytes.toString('base64') === text;

@@ -38,6 +38,8 @@ import type { Tags } from './tags.ts';
 
 /** All parts but the last one are at least this long, in bytes. */
 const PART_BYTES_MIN = 5 * 1024 * 1024;
+/** Of 64 parts with SHA-256, 512 with CRC-32: listings read all that is beside an object. */
+const PART_CHECKSUMS_LENGTH_MAX = 2732;
 const UPLOAD_ID = /^[0-9a-f]{32}$/;
 const SWEEP_MS = 3_600_000;
 const DIRECTORY_MODE = 0o700;
@@ -364,15 +366,24 @@ function uploadRecordOf(xattr: string | undefined): UploadRecord | null {
   };
 }
 
+function bareTag(etag: string): string {
+  return etag.replaceAll('"', '');
+}
+
 function chosenParts(parts: readonly UploadedPart[], claimed: readonly ClaimedPart[]): UploadedPart[] {
   if (claimed.length === 0 || claimed.length > PARTS_MAX)
     throw new S3Error('MalformedXML', `An upload has 1 to ${PARTS_MAX} parts`);
   const byNumber = new Map(parts.map((part) => [part.number, part]));
-  const chosen = claimed.map(({ number, etag, checksum }, index) => {
-    if (index > 0 && number <= (claimed[index - 1]?.number ?? 0))
+  // A client may list both answers for a part that it has sent twice: the later one counts.
+  const wanted = claimed.filter(({ number, etag }, index) => {
+    const next = claimed[index + 1];
+    return next?.number !== number || bareTag(next.etag) === bareTag(etag);
+  });
+  const chosen = wanted.map(({ number, etag, checksum }, index) => {
+    if (index > 0 && number <= (wanted[index - 1]?.number ?? 0))
       throw new S3Error('InvalidPartOrder', 'The parts are not in ascending order of their numbers');
     const part = byNumber.get(number);
-    if (part === undefined || part.etag.replaceAll('"', '') !== etag.replaceAll('"', ''))
+    if (part === undefined || bareTag(part.etag) !== bareTag(etag))
       throw new S3Error('InvalidPart', `Part ${number} was not uploaded, or has another entity tag`);
     const { algorithm, value } = part.checksum ?? {};
     if (checksum !== null && (checksum.algorithm !== algorithm || checksum.value !== value))
@@ -395,7 +406,7 @@ function computedOfParts(
 ): Computed {
   const md5 = createHash('md5');
   for (const { etag } of parts) {
-    const hex = etag.replaceAll('"', '');
+    const hex = bareTag(etag);
     // A part that was copied has no MD5: its tag stands for it.
     md5.update(/^[0-9a-f]{32}$/.test(hex) ? Buffer.from(hex, 'hex') : hex);
   }
@@ -406,11 +417,18 @@ function computedOfParts(
     else sizes.push([attributes.sizeBytes, 1]);
   }
   const checksum = checksumOfParts(parts, algorithm, checksumType);
+  const partChecksums = checksum === null || algorithm === null ? '' : joinedChecksums(parts);
   return {
     etag: `${md5.digest('hex')}-${parts.length}`,
     parts: sizes,
     ...(checksum === null ? {} : { checksum }),
+    ...(partChecksums === '' || partChecksums.length > PART_CHECKSUMS_LENGTH_MAX ? {} : { partChecksums }),
   };
+}
+
+function joinedChecksums(parts: readonly UploadedPart[]): string {
+  const values = parts.map(({ checksum }) => Buffer.from(checksum?.value ?? '', 'base64'));
+  return Buffer.concat(values).toString('base64');
 }
 
 /**

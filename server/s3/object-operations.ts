@@ -14,7 +14,7 @@ import { assertVolumeGranted } from '../security/volume-scope.ts';
 import { countOf, sendXml } from './bucket-operations.ts';
 import type { Bucket, Buckets } from './buckets.ts';
 import { bodyOf, header, readBody, refuseVersion, removerOf, type S3Call } from './call.ts';
-import { type Checksum, checksumElement, checksumHeader } from './checksums.ts';
+import { type Checksum, checksumElement, checksumHeader, splitChecksums } from './checksums.ts';
 import { quotedTag } from './entity-tags.ts';
 import {
   CONTENT_HEADERS,
@@ -196,7 +196,7 @@ export class ObjectOperations {
     return sendXml(call, 'GetObjectAttributesResponse', {
       ETag: wanted.has('ETag') ? objectEtag(record, attributes).replaceAll('"', '') : undefined,
       Checksum: wanted.has('Checksum') && computed?.checksum ? checksumXml(computed.checksum) : undefined,
-      ObjectParts: wanted.has('ObjectParts') && computed?.parts ? partsXml(call, computed.parts) : undefined,
+      ObjectParts: wanted.has('ObjectParts') && computed !== null ? partsXml(call, computed) : undefined,
       StorageClass: wanted.has('StorageClass') ? 'STANDARD' : undefined,
       ObjectSize: wanted.has('ObjectSize') ? attributes.sizeBytes : undefined,
     });
@@ -300,19 +300,25 @@ function sendDirectory({ request, reply }: S3Call, { attributes, record }: Found
 }
 
 /** The parts of a multipart object, from the marker on. @throws S3Error `InvalidArgument` */
-function partsXml(call: S3Call, sizes: NonNullable<Computed['parts']>): XmlElements {
-  const all = sizes.flatMap(([size, count]) => new Array<number>(count).fill(size));
+function partsXml(call: S3Call, { parts, checksum, partChecksums = '' }: Computed): XmlElements | undefined {
+  if (parts === undefined) return undefined;
+  const all = parts.flatMap(([size, count]) => new Array<number>(count).fill(size));
   const most = countOf(header(call, 'x-amz-max-parts'), 'x-amz-max-parts', PARTS_MAX);
   const text = header(call, 'x-amz-part-number-marker') ?? '0';
   const marker = countOf(text, 'x-amz-part-number-marker', all.length);
   const shown = all.slice(marker, marker + most);
+  const sums = checksum === undefined ? [] : splitChecksums(partChecksums, checksum.algorithm, all.length);
   return {
     PartsCount: all.length,
     PartNumberMarker: marker,
     NextPartNumberMarker: marker + shown.length,
     MaxParts: most,
     IsTruncated: marker + shown.length < all.length,
-    Part: shown.map((Size, index) => ({ PartNumber: marker + index + 1, Size })),
+    Part: shown.map((Size, index) => ({
+      PartNumber: marker + index + 1,
+      Size,
+      ...(checksum === undefined ? {} : { [checksumElement(checksum.algorithm)]: sums[marker + index] }),
+    })),
   };
 }
 

@@ -39,6 +39,8 @@ export interface Computed {
   readonly checksum?: Checksum;
   /** Of an object that was uploaded in parts. */
   readonly parts?: PartSizes;
+  /** Checksums of the parts, with the algorithm of `checksum`, one after the other in base64. */
+  readonly partChecksums?: string;
 }
 
 export interface ObjectRecord extends Partial<Description> {
@@ -121,7 +123,7 @@ function areHeaders(value: unknown): value is Readonly<Record<string, string>> {
 /** Returns null for what is not valid. */
 function computedIn(value: unknown): Computed | null {
   if (typeof value !== 'object' || value === null) return null;
-  const { etag, checksum, parts, sizes } = value as Record<string, unknown>;
+  const { etag, checksum, parts, sizes, partChecksums } = value as Record<string, unknown>;
   if (typeof etag !== 'string' || !/^[0-9a-f]{32}(-\d{1,5})?$/.test(etag)) return null;
   if (checksum !== undefined && !isChecksum(checksum)) return null;
   const ofParts = sizes === undefined ? parts : decodeSizes(sizes);
@@ -130,6 +132,7 @@ function computedIn(value: unknown): Computed | null {
     etag,
     ...(checksum === undefined ? {} : { checksum }),
     ...(ofParts === undefined ? {} : { parts: ofParts }),
+    ...(typeof partChecksums === 'string' ? { partChecksums } : {}),
   };
 }
 

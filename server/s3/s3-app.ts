@@ -31,7 +31,7 @@ import type { TlsMaterial } from '../security/tls-material.ts';
 import type { TokenStore } from '../security/token-file.ts';
 import { assertVolumeGranted } from '../security/volume-scope.ts';
 import type { MetricsRegistry } from '../telemetry/metrics.ts';
-import { authenticate, verifyPolicy } from './authentication.ts';
+import { type Authenticated, authenticate, verifyPolicy } from './authentication.ts';
 import { BucketOperations } from './bucket-operations.ts';
 import { type BucketRoot, Buckets } from './buckets.ts';
 import { header, type S3Call } from './call.ts';
@@ -95,7 +95,7 @@ export function buildS3App(options: S3Options): FastifyInstance {
   refuseOverLimit(app, connections, world);
   guardHosts(app, options.tokens === null ? options.hosts : null);
   const service = new S3Service(options);
-  app.addHook('onRequest', async (request) => service.authenticate(request));
+  app.addHook('onRequest', async (request, reply) => service.authenticate(request, reply));
   limitOpenRequests(app, requestsOpenMax);
   limitUploadsPerClient(app, () => true);
   limitSlowBodies(app, world, () => true);
@@ -187,8 +187,8 @@ class S3Service {
   }
 
   /** Finds out who sends a request. A preflight has no credentials, and a form has its own. */
-  async authenticate(request: FastifyRequest): Promise<void> {
-    const { tokens, domains, limits, connections, gateway } = this.#options;
+  async authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const { domains, limits, connections } = this.#options;
     const address = request.raw.socket.remoteAddress ?? '';
     const target = parseTarget(request, domains);
     const isOpen = request.method === 'OPTIONS' || isFormOf(request, target);
@@ -197,11 +197,29 @@ class S3Service {
       this.#calls.set(request, { ...target, payload: { kind: 'plain', sha256: null } });
       return;
     }
-    const { principal, payload } = authenticate(request, target, tokens, gateway.world.wallMs());
+    const { principal, payload } = await this.#authenticated(request, reply, target);
     request.principal = principal;
     this.#calls.set(request, { ...target, payload });
     connections.markProven(request.raw.socket);
     limits.take(principal, address);
+  }
+
+  /** The page of another origin that a rule allows can read why its request is refused, as that its URL has expired. */
+  async #authenticated(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    target: ParsedTarget,
+  ): Promise<Authenticated> {
+    const { tokens, limits, gateway } = this.#options;
+    try {
+      return authenticate(request, target, tokens, gateway.world.wallMs());
+    } catch (error) {
+      if (target.bucket !== null && request.headers.origin !== undefined) {
+        limits.take(null, request.raw.socket.remoteAddress ?? '');
+        await this.#addCors({ request, reply }, target.bucket);
+      }
+      throw error;
+    }
   }
 
   async handle(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -248,7 +266,7 @@ class S3Service {
     if (bucket !== null) assertVolumeGranted(grant, this.#buckets.volumeOf(bucket));
   }
 
-  async #addCors({ request, reply }: S3Call, bucket: string): Promise<boolean> {
+  async #addCors({ request, reply }: Pick<S3Call, 'request' | 'reply'>, bucket: string): Promise<boolean> {
     return addCorsHeaders(await this.#rulesOf(bucket), request, reply, request.method);
   }
 

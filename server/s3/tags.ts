@@ -1,4 +1,5 @@
 import { childrenOf, type XmlElements, type XmlNode } from '../../platform/s3-xml.ts';
+import { keyCompare } from './keys.ts';
 import { S3Error } from './s3-error.ts';
 import { requiredText } from './xml.ts';
 
@@ -25,8 +26,10 @@ export function tagsOfXml(document: XmlNode, countMax: number = TAGS_MAX): Tags 
   );
 }
 
+/** In the order of their keys, in which clients compare them. */
 export function tagsXml(tags: Tags): XmlElements {
-  return { TagSet: { Tag: Object.entries(tags).map(([Key, Value]) => ({ Key, Value })) } };
+  const sorted = Object.entries(tags).toSorted(([one], [other]) => keyCompare(one, other));
+  return { TagSet: { Tag: sorted.map(([Key, Value]) => ({ Key, Value })) } };
 }
 
 function checked(pairs: readonly (readonly [string, string])[], countMax: number): Tags {

@@ -68,4 +68,15 @@ test('an attribute that others have written sets no header but those of contents
     headers: { 'x-amz-object-attributes': 'ObjectParts,ETag' },
   });
   assert.deepEqual([listed.status, /PartsCount/.test(await listed.text())], [200, false]);
+  const checksum = { algorithm: 'CRC32', value: 'AAAAAA==-1', type: 'COMPOSITE' };
+  const other = {
+    ...record,
+    computed: { ...record.computed, parts: [[3, 1]], checksum, partChecksums: 'AAAA' },
+  };
+  const text = Buffer.from(JSON.stringify(other)).toString('base64');
+  await server.execute({ kind: 'set-xattr', inode, name: 'user.s3', value: text, mode: 'set' });
+  const parts = await fetch(`${url}/bucket/own?attributes`, {
+    headers: { 'x-amz-object-attributes': 'ObjectParts' },
+  });
+  assert.match(await parts.text(), /<Part><PartNumber>1<\/PartNumber><Size>3<\/Size><\/Part>/);
 });

@@ -116,7 +116,7 @@ export const TAGGING: readonly ObjectCase[] = [
     send: get([], TAGS),
     answer: {
       status: 200,
-      body: /<Key>foo<.*<Key>bar<\/Key><Value><\/Value>.*<Key>café x<\/Key><Value>&amp;</,
+      body: /<Key>bar<\/Key><Value><\/Value>.*<Key>café x<\/Key><Value>&amp;<.*<Key>foo<\/Key><Value>bar</,
     },
   },
   {
