@@ -126,10 +126,10 @@ class ExportedPage {
     for (const row of this.#tables.rows.rows(table, scope, after, ROWS_MAX - this.#rows)) {
       // A volume's root is its own parent; that of one that is split off has another one until it has moved.
       const isRoot = table === 'inodes' && row.id === this.#volume.root;
-      this.#add(
-        table,
-        columns.map((column) => exported(row[isRoot && column === 'parent' ? 'id' : column])),
-      );
+      const values = columns.map((column) => exported(row[isRoot && column === 'parent' ? 'id' : column]));
+      // As a root catalog of an earlier release exports it: both may be compared.
+      const hasNoQuota = table === 'inodes' && columns.at(-1) === 'quota' && values.at(-1) === 0;
+      this.#add(table, hasNoQuota ? values.slice(0, -1) : values);
       if (this.#isFull) return key.map((column) => row[column] as string | number);
     }
     return null;

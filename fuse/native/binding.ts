@@ -292,7 +292,7 @@ class Binding {
       releasedir: (_path, fd, cb) => this.#answer(cb, () => calls.releaseDirectory(Number(fd))),
       // Its waits have limits of their own, after which it has an answer.
       statfs: (path, cb) =>
-        this.#answer(cb, async () => toStatfs(await calls.space(await this.#inVolume(path))), false),
+        this.#answer(cb, async () => toStatfs(await calls.space(await this.#inodeOrRoot(path))), false),
     };
     Object.assign(operations, this.#lockOperations(context));
     if (!this.#options.xattrs) return operations;
@@ -351,10 +351,9 @@ class Binding {
     return withDeadline(world, promise, limitMs, what, deadlineOf);
   }
 
-  /** An inode of the path's volume; the mounted volume's root if that is not known in time. */
-  async #inVolume(path: string): Promise<number> {
+  /** The inode at a path; the mounted volume's root if that is not known in time. */
+  async #inodeOrRoot(path: string): Promise<number> {
     const { root } = this.#calls;
-    if (!this.#calls.hasEntered()) return root;
     const found = withDeadline(this.#options.world, this.#paths.inode(path), VOLUME_LIMIT_MS, 'A look-up');
     return found.catch(() => root);
   }
