@@ -1,3 +1,4 @@
+import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { QueryResults } from '../wire/catalog-api.ts';
 import {
@@ -127,12 +128,28 @@ class ExportedPage {
       // A volume's root is its own parent; that of one that is split off has another one until it has moved.
       const isRoot = table === 'inodes' && row.id === this.#volume.root;
       const values = columns.map((column) => exported(row[isRoot && column === 'parent' ? 'id' : column]));
-      // As a root catalog of an earlier release exports it: both may be compared.
-      const hasNoQuota = table === 'inodes' && columns.at(-1) === 'quota' && values.at(-1) === 0;
-      this.#add(table, hasNoQuota ? values.slice(0, -1) : values);
+      // Its number is in a run, and what counts against it moves with the next outer quota.
+      const isRemoved = table === 'directory_quotas' && !this.#tables.inodes.exists(Number(row.directory));
+      // A page may end behind a row that it lacks.
+      if (isRemoved) this.#rows += 1;
+      else this.#add(table, table === 'inodes' ? this.#withQuota(values, columns) : values);
       if (this.#isFull) return key.map((column) => row[column] as string | number);
     }
     return null;
+  }
+
+  /** @returns values of an inode, the last of which is absent if it counts against no quota of a directory */
+  #withQuota(values: ExportedRow, columns: readonly string[]): ExportedRow {
+    assert(columns.at(-1) === 'quota', 'The quota is the last column');
+    const quota = this.#presentQuota(Number(values.at(-1)));
+    // A root catalog of an earlier release exports none, and both may be compared.
+    return [...values.slice(0, -1), ...(quota === 0 ? [] : [quota])];
+  }
+
+  /** The quota of a removed directory, which files in the trash count against, does not move: the next outer one. */
+  #presentQuota(quota: number): number {
+    const { quotas, inodes } = this.#tables;
+    return quotas.chain(quota).find(({ directory }) => inodes.exists(directory))?.directory ?? 0;
   }
 
   #add(table: ExportedTable, row: ExportedRow): void {

@@ -94,6 +94,8 @@ async function change(
   call: CallOptions,
 ): Promise<Attributes> {
   const attributes = await attributesAt(client, path, call);
+  if (attributes.snapshot !== undefined)
+    throw usageFailure(`${printable(path)} is in a snapshot: name the directory in the volume itself`);
   await client.command({ kind: 'set-quota', inode: attributes.inode, quota: limits }, call);
   return attributes;
 }

@@ -503,3 +503,23 @@ test('a directory with a quota that becomes a volume keeps it at the root of the
   const contents = move.own.outcome({ kind: 'create-file', place, ...NODE, exclusive: true });
   assert.equal(contents.kind, 'done');
 });
+
+test('a volume that moves takes its quotas along; the trash of a removed directory counts in the next outer one', () => {
+  const root = new Root();
+  const outer = root.directory('/outer', { quotaBytes: 1_000 });
+  const inner = root.directory('/outer/inner', {});
+  const trashed = root.file('/outer/inner/f', 40);
+  root.done({ kind: 'unlink', place: { volume: 'main', path: '/outer/inner/f' } });
+  root.done({ kind: 'remove-directory', place: { volume: 'main', path: '/outer/inner' } });
+  assert.deepEqual(root.counts(), [
+    [outer, 2, 40],
+    [inner, 1, 40],
+  ]);
+  const move = new Move(root);
+  move.run();
+  assert.deepEqual(root.counts(move.own), [[outer, 2, 40]]);
+  assert.deepEqual(root.counts(), []);
+  assertSound(move.own.backup);
+  move.own.done({ kind: 'trash-empty', volume: 'main', inode: trashed, countMax: 1 });
+  assert.deepEqual(root.counts(move.own), [[outer, 1, 0]]);
+});
