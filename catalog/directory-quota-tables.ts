@@ -65,6 +65,16 @@ export class DirectoryQuotaTables {
     );
   }
 
+  /** Counts a volume's directories that have used more than nine tenths of a limit. */
+  nearlyUsed(volume: number): number {
+    return this.#statements.counter(
+      `SELECT COUNT(*) FROM directory_quotas WHERE volume = ?
+         AND (quota_bytes > 0 AND named_bytes * 10 > quota_bytes * 9
+           OR quota_inodes > 0 AND named_inodes * 10 > quota_inodes * 9)`,
+      volume,
+    );
+  }
+
   /** How many quotas are nested from the directory's down, with its own. */
   height(directory: number): number {
     return this.#statements.counter(

@@ -119,7 +119,7 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
     case 'volume':
       return { volume: shownVolume(tables, volumeOf(tables, query.name)) };
     case 'volumes':
-      return { volumes: tables.volumes.all().map((volume) => shownVolume(tables, volume)) };
+      return { volumes: tables.volumes.all().map((volume) => listedVolume(tables, volume)) };
     case 'outcome':
       return sessionLast(tables, query.session);
     case 'missing-commands':
@@ -263,6 +263,11 @@ function placedFiles(tables: Tables, rows: readonly PlacedRow[], settings = fals
     };
     return settings ? { ...placed, settings: fileSettingsOf(row, volume) } : placed;
   });
+}
+
+function listedVolume(tables: Tables, row: VolumeRow): VolumeInfo {
+  const fullDirectories = tables.quotas.nearlyUsed(row.id);
+  return { ...shownVolume(tables, row), ...(fullDirectories === 0 ? {} : { fullDirectories }) };
 }
 
 function shownVolume({ own }: Tables, row: VolumeRow): VolumeInfo {

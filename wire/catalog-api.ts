@@ -843,6 +843,8 @@ export interface VolumeInfo extends PlacementClass {
   readonly trashMs: number;
   readonly trashedBytes: number;
   readonly trashedInodes: number;
+  /** In lists: directories that have used more than nine tenths of a limit of their quota; absent if none. */
+  readonly fullDirectories?: number;
   /** The directory of another volume at which it is attached; absent if at none. */
   readonly attached?: number;
 }

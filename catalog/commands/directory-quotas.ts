@@ -13,6 +13,7 @@ import { assertBytesAllowed, assertInodesAllowed, directoryQuotas } from '../quo
 import { KIND_DIRECTORY } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { directoryOf } from '../tree.ts';
+import { directoryPath } from '../walk.ts';
 
 /** Sets or changes the quota of a directory, or ends it. */
 export function setQuota(
@@ -36,18 +37,16 @@ function beginQuota(tables: Tables, directory: InodeRow): void {
   if (directory.parent === id)
     throw new ServiceError(
       'bad-request',
-      `Directory ${id} is the root of volume "${volumeName}": set the quota of the volume`,
+      `"${volumeName}:/" is the root of a volume: set the quota of the volume`,
     );
+  const name = nameOf(tables, directory);
   if (junctionOf(directory) !== null)
-    throw new ServiceError(
-      'bad-request',
-      `A volume is attached at directory ${id}: set the quota of that volume`,
-    );
+    throw new ServiceError('bad-request', `A volume is attached at ${name}: set the quota of that volume`);
   if (tables.entries.hasChildren(id))
     throw new ServiceError(
-      'not-empty',
-      `Directory ${id} has entries, which do not count against its quota: create an empty directory, set its quota, ` +
-        'and move them there',
+      'precondition-failed',
+      `${name} has entries, which do not count against its quota: create an empty directory, set its quota, and move ` +
+        'them there',
     );
   assertDepth(tables.quotas.chain(enclosing).length + 1);
   // The directory itself is all that it has; what it is in counts it already.
@@ -56,18 +55,24 @@ function beginQuota(tables: Tables, directory: InodeRow): void {
   tables.inodes.setQuota(id, id);
 }
 
-function endQuota(tables: Tables, { id }: InodeRow): void {
+function endQuota(tables: Tables, directory: InodeRow): void {
+  const { id } = directory;
   const row = tables.quotas.row(id);
-  if (row === undefined) throw new ServiceError('not-found', `Directory ${id} has no quota of its own`);
+  if (row === undefined)
+    throw new ServiceError('not-found', `${nameOf(tables, directory)} has no quota of its own`);
   const others = row.namedInodes - 1;
   if (others > 0)
     throw new ServiceError(
-      'not-empty',
-      `${others} files and directories count against the quota of directory ${id}, perhaps in the trash: remove them ` +
-        'first, or set its limits to none',
+      'precondition-failed',
+      `${others} files and directories count against the quota of ${nameOf(tables, directory)}, perhaps in the trash: ` +
+        'remove them first, or set its limits to none',
     );
   tables.quotas.delete(id);
   tables.inodes.setQuota(id, row.enclosing);
+}
+
+function nameOf(tables: Tables, { id, volumeName }: InodeRow): string {
+  return `"${volumeName}:${directoryPath(tables, id) ?? ''}"`;
 }
 
 function assertDepth(depth: number): void {
@@ -97,12 +102,12 @@ export function moveCharge(
   if (moved.links > 1 && moved.kind !== KIND_DIRECTORY)
     throw new ServiceError(
       'cross-volume',
-      `Cannot move inode ${moved.id} to where another quota of a directory counts: it has ${moved.links} names (hard links)`,
+      `Inode ${moved.id} has ${moved.links} names (hard links), and another quota of a directory counts there: copy it`,
     );
   if (own === undefined && moved.kind === KIND_DIRECTORY && tables.entries.hasChildren(moved.id))
     throw new ServiceError(
       'cross-volume',
-      `Cannot move directory ${moved.id} to where another quota of a directory counts: it has entries`,
+      `Directory ${moved.id} has entries, and another quota of a directory counts there: copy it`,
     );
   const left = tables.quotas.chain(before);
   const reached = tables.quotas.chain(after);

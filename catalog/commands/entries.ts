@@ -196,7 +196,7 @@ export function link(tables: Tables, command: CommandOf<'link'>, atNs: string): 
   if (spot.directory.quota !== inode.quota) {
     throw new ServiceError(
       'cross-volume',
-      `Cannot link inode ${inode.id} where another quota of a directory counts`,
+      `Cannot link inode ${inode.id}: another quota of a directory counts there`,
     );
   }
   assertUnprotected(tables, inode);

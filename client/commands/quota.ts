@@ -115,6 +115,10 @@ function print(quotas: readonly DirectoryQuota[], { json }: ShowOptions): void {
     printJson({ quotas });
     return;
   }
+  if (quotas.length === 0) {
+    printLine('No quota of a directory');
+    return;
+  }
   const rows = quotas.map(({ volume, path, directory, quotaBytes, quotaInodes, namedBytes, namedInodes }) => [
     path === undefined
       ? `${volume}: directory ${directory}, removed; files in the trash`

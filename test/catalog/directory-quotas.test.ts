@@ -279,7 +279,7 @@ test('files in the trash count as in the volume, where they were removed from, a
     /quota is 300\. Files that were removed from it count as long as the trash has them$/,
   );
   catalog.run({ kind: 'unlink', place: main('/a/b/h'), trash: false });
-  catalog.refuse('not-empty', { kind: 'set-quota', inode: nested, quota: null });
+  catalog.refuse('precondition-failed', { kind: 'set-quota', inode: nested, quota: null });
   catalog.run({ kind: 'remove-directory', place: main('/a/b') });
   assert.deepEqual(used(catalog), { '/a': [3, 250], removed: [2, 250] });
   // Its directory is created again, without a quota.
@@ -306,8 +306,11 @@ test('only a directory without entries gets a quota, and only an empty one loses
   const { inode } = catalog.directory('/a');
   const fileId = file(catalog, '/a/f', 400);
   const set = (id: number, quota: Limits | null): Command => ({ kind: 'set-quota', inode: id, quota });
-  assert.match(message(catalog, set(inode, { quotaBytes: 1 })), /has entries.*create an empty directory/);
-  catalog.refuse('not-empty', set(inode, { quotaBytes: 1 }));
+  assert.match(
+    message(catalog, set(inode, { quotaBytes: 1 })),
+    /^"main:\/a" has entries.*create an empty directory/,
+  );
+  catalog.refuse('precondition-failed', set(inode, { quotaBytes: 1 }));
   catalog.refuse('not-directory', set(fileId, {}));
   catalog.refuse('bad-request', set(catalog.root, {}));
   catalog.refuse('not-found', set(inode, null));
@@ -327,7 +330,7 @@ test('only a directory without entries gets a quota, and only an empty one loses
   settle(catalog, fileId, 300, 2);
   catalog.run({ kind: 'set-quota', inode: other, quota: { quotaBytes: 0, quotaInodes: 0 } });
   catalog.run({ kind: 'open-for-write', inode: fileId, growTo: 900 });
-  catalog.refuse('not-empty', set(other, null));
+  catalog.refuse('precondition-failed', set(other, null));
   catalog.run({ kind: 'unlink', place: main('/b/f') });
   catalog.run({ kind: 'set-quota', inode: other, quota: null });
   assert.deepEqual(quotas(catalog), []);
@@ -351,7 +354,9 @@ test('a directory with a quota in another that ends its own counts against the o
 
 test('quotas are listed by page', () => {
   const catalog = new Catalog();
-  for (let index = 0; index < 5; index++) limited(catalog, `/q${index}`, { quotaBytes: index });
+  for (let index = 0; index < 5; index++) limited(catalog, `/q${index}`, { quotaInodes: index });
+  const [listed] = catalog.query({ kind: 'volumes' }).volumes;
+  assert.equal(listed?.fullDirectories, 1, 'Its only inode is more than nine tenths of one');
   const list = (after: number) =>
     catalog.query({ kind: 'directory-quotas', volume: 'main', after, countMax: 2 });
   const [one, two] = [list(0), list(list(0).next ?? 0)];
