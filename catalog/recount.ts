@@ -50,10 +50,12 @@ const ADD_TO_DIRECTORY = `ON CONFLICT (directory) DO UPDATE SET
 const ADD_TO_SERVER = 'ON CONFLICT (server) DO UPDATE SET files = files + excluded.files';
 
 function change(row: 'OLD' | 'NEW', sign: 1 | -1): string {
-  const values = Object.values(volumeCounters(row)).map((value) => `${sign} * ${value}`);
-  const ofDirectory = Object.values(directoryCounters(row)).map((value) => `${sign} * ${value}`);
-  return `INSERT INTO recount_volumes VALUES (${row}.volume, ${values.join(', ')}) ${ADD_TO_VOLUME};
-    INSERT INTO recount_directories SELECT ${row}.quota, ${ofDirectory.join(', ')} WHERE ${row}.quota > 0 ${ADD_TO_DIRECTORY};`;
+  const signed = (counters: Readonly<Record<string, string>>) =>
+    Object.values(counters)
+      .map((value) => `${sign} * ${value}`)
+      .join(', ');
+  return `INSERT INTO recount_volumes VALUES (${row}.volume, ${signed(volumeCounters(row))}) ${ADD_TO_VOLUME};
+    INSERT INTO recount_directories SELECT ${row}.quota, ${signed(directoryCounters(row))} WHERE ${row}.quota > 0 ${ADD_TO_DIRECTORY};`;
 }
 
 /** A counted orphan enters the trash, or leaves it. */

@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import Database from 'better-sqlite3';
+import fc from 'fast-check';
+import { ServiceError } from '../../base/errors.ts';
 import { NESTED_QUOTAS_MAX } from '../../catalog/directory-quota-tables.ts';
 import { Recount } from '../../catalog/recount.ts';
 import { ensureSchema, SCHEMA_VERSION } from '../../catalog/schema.ts';
 import { commandVersion } from '../../catalog/versions.ts';
 import type { Command, DirectoryQuota } from '../../wire/catalog-api.ts';
+import { isLong } from '../long.ts';
 import { asVersion13 } from './earlier-schema.ts';
 import { Catalog, main } from './fixture.ts';
 import { makeDirectory, Pair } from './pair.ts';
@@ -527,4 +530,97 @@ test('a volume that moves takes its quotas along; the trash of a removed directo
   assertSound(move.own.backup);
   move.own.done({ kind: 'trash-empty', volume: 'main', inode: trashed, countMax: 1 });
   assert.deepEqual(root.counts(move.own), [[outer, 1, 0]]);
+});
+
+const folder = fc.constantFrom('', '/a', '/a/b', '/c', '/d', '/a/d', '/c/d');
+const path = fc
+  .tuple(folder, fc.constantFrom('x', 'y', 'd', 'q'))
+  .map(([directory, name]) => `${directory}/${name}`);
+const pair = fc.tuple(path, path);
+const inodeNumber = fc.integer({ min: 5, max: 14 });
+const step: fc.Arbitrary<Command | { readonly kind: 'write'; readonly path: string; readonly size: number }> =
+  fc.oneof(
+    {
+      weight: 6,
+      arbitrary: path.map((at) => ({
+        kind: 'create-file' as const,
+        place: main(at),
+        ...NODE,
+        exclusive: true,
+      })),
+    },
+    {
+      weight: 3,
+      arbitrary: path.map((at) => ({ kind: 'make-directory' as const, place: main(at), ...NODE })),
+    },
+    {
+      weight: 9,
+      arbitrary: fc.record({ kind: fc.constant('write' as const), path, size: fc.nat({ max: 3_000 }) }),
+    },
+    { weight: 9, arbitrary: pair.map(([from, to]) => renamed(from, to)) },
+    { weight: 2, arbitrary: pair.map(([from, to]) => renamed(from, to, 'exchange')) },
+    {
+      weight: 2,
+      arbitrary: fc.record({ inode: inodeNumber, at: path }).map(({ inode, at }) => {
+        return { kind: 'link' as const, inode, place: main(at) };
+      }),
+    },
+    {
+      weight: 2,
+      arbitrary: fc.record({ inode: inodeNumber, at: path }).map(({ inode, at }) => {
+        return { kind: 'replace' as const, inode, place: main(at), expect: ANYTHING };
+      }),
+    },
+    { weight: 1, arbitrary: fc.constant({ kind: 'create-orphan' as const, volume: 'main', ...NODE }) },
+    { weight: 3, arbitrary: path.map((at) => ({ kind: 'unlink' as const, place: main(at) })) },
+    { weight: 2, arbitrary: path.map((at) => ({ kind: 'remove-directory' as const, place: main(at) })) },
+    {
+      weight: 2,
+      arbitrary: fc.record({ inode: inodeNumber, to: path }).map(({ inode, to }) => {
+        return { kind: 'trash-restore' as const, volume: 'main', inode, to };
+      }),
+    },
+    { weight: 1, arbitrary: fc.constant({ kind: 'trash-empty' as const, volume: 'main', countMax: 1 }) },
+    {
+      weight: 1,
+      arbitrary: fc.record({ inode: inodeNumber, ends: fc.boolean() }).map(({ inode, ends }) => {
+        return { kind: 'set-quota' as const, inode, quota: ends ? null : { quotaBytes: 2_000 } };
+      }),
+    },
+  );
+
+test('whatever is done, quotas of directories count exactly, and no more than they allow', () => {
+  let executed = 0;
+  fc.assert(
+    fc.property(fc.array(step, { minLength: 20, maxLength: 60 }), (steps) => {
+      const catalog = new Catalog();
+      catalog.run({ kind: 'volume-set', name: 'main', trashMs: 1_000_000 });
+      limited(catalog, '/a', { quotaBytes: 5_000, quotaInodes: 9 });
+      limited(catalog, '/a/b', { quotaBytes: 3_000, quotaInodes: 5 });
+      limited(catalog, '/c', { quotaBytes: 4_000 });
+      const recount = new Recount(catalog.db);
+      for (const [index, one] of steps.entries()) {
+        try {
+          if (one.kind === 'write') {
+            const { inode } = catalog.at(one.path);
+            catalog.run({ kind: 'open-for-write', inode, growTo: one.size });
+            settle(catalog, inode, one.size, index + 1);
+          } else catalog.run(one);
+          executed += 1;
+        } catch (error) {
+          if (!(error instanceof ServiceError)) throw error;
+        }
+        for (const { path: at, quotaBytes, quotaInodes, namedBytes, namedInodes } of quotas(catalog)) {
+          assert.ok(quotaBytes === 0 || namedBytes <= quotaBytes, `${namedBytes} bytes in ${at}`);
+          assert.ok(quotaInodes === 0 || namedInodes <= quotaInodes, `${namedInodes} inodes in ${at}`);
+        }
+        recount.step(1);
+      }
+      assertSound(catalog.db);
+      while (!recount.step(3));
+      assert.deepEqual(recount.wrongCounters(), []);
+    }),
+    { numRuns: isLong ? 1_000 : 40 },
+  );
+  assert.ok(executed > 200, `${executed} commands`);
 });
