@@ -9,7 +9,7 @@ import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import type { Delegations } from '../../client/cluster/delegations.ts';
 import type { FileLocks } from '../../client/cluster/file-locks.ts';
 import { volumeOf } from '../../client/cluster/remote-path.ts';
-import type { VolumeInfo } from '../../wire/catalog-api.ts';
+import type { QueryResults, VolumeInfo } from '../../wire/catalog-api.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import { INODE_FLAGS } from '../../wire/inode-flags.ts';
 import { parseRetention, RETENTION_FORM } from '../../wire/retention.ts';
@@ -242,7 +242,7 @@ export function clusterBackend(
         client.query({ kind: 'volume', name: volumeName }),
         client.query({ kind: 'servers', counts: false }),
         client.status(),
-        inode === undefined ? { quotas: [] } : client.query({ kind: 'quotas-of', inode }),
+        inode === undefined ? NO_QUOTAS : client.query({ kind: 'quotas-of', inode }).catch(noneIfUnknown),
       ]);
       for (const { id, disk } of reported) if (disk !== undefined) disks.set(id, disk);
       const { totalBytes, freeBytes } = spaceOf(servers, reported, info, (id) => disks.get(id) ?? id);
@@ -251,6 +251,15 @@ export function clusterBackend(
     openFile: (inode, replicas, { seq }) =>
       clusterFile(client, inode, { replicas, since: seq, ...snapshotOption }),
   };
+}
+
+const NO_QUOTAS: QueryResults['quotas-of'] = { quotas: [] };
+
+/** The file may not be created yet, or the server of an earlier release, which knows no quotas of directories. */
+function noneIfUnknown(error: unknown): QueryResults['quotas-of'] {
+  if (error instanceof ServiceError && (error.code === 'not-found' || error.code === 'bad-request'))
+    return NO_QUOTAS;
+  throw error;
 }
 
 /** Space by one more quota: as much as is left of it, if that is less. */

@@ -39,6 +39,10 @@ os.unlink(at('team', 'inner', 'large'))
 write(at('team', 'inner', 'f'), 384 * 1024)
 print('team', outcome(lambda: write(at('team', 'large'), 768 * 1024)))
 os.unlink(at('team', 'large'))
+new = os.open(at('team', 'new'), os.O_CREAT | os.O_WRONLY, 0o644)
+print('fallocate', outcome(lambda: os.posix_fallocate(new, 0, 2 * 1024 * 1024)))
+os.close(new)
+os.unlink(at('team', 'new'))
 os.mkdir(at('team', 'd'))
 write(at('team', 'd', 'f'), 64 * 1024)
 write(at('outside'), 64 * 1024)
@@ -77,7 +81,14 @@ test('a directory with a quota is as a file system of its size', { skip }, async
   assert.equal(code, 0, text);
   const lines = text.trim().split('\n');
   assert.deepEqual(Object.fromEntries(lines.map((line) => line.split(/ (.*)/).slice(0, 2))), {
-    ...{ sizes: '1024 512 True', inner: 'EDQUOT', team: 'EDQUOT', directory: 'EXDEV', link: 'EXDEV' },
+    ...{
+      sizes: '1024 512 True',
+      inner: 'EDQUOT',
+      team: 'EDQUOT',
+      fallocate: 'EDQUOT',
+      directory: 'EXDEV',
+      link: 'EXDEV',
+    },
     ...{ file: 'ok', back: 'ok', whole: 'ok', 'whole-back': 'ok' },
   });
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { ServiceError } from '../../base/errors.ts';
 import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import type { CallParts } from '../../fuse/calls/call-parts.ts';
 import { SpaceCalls } from '../../fuse/calls/space-calls.ts';
@@ -73,6 +74,7 @@ async function spaceWithin(inode: number | undefined, ...quotas: readonly object
   const query = async ({ kind }: { readonly kind: string }) => {
     if (kind === 'volume')
       return { volume: { ...none, replicas: 3, quotaBytes: 8 * GIB, namedBytes: GIB, inodes: 5 } };
+    if (kind === 'quotas-of' && quotas.length === 0) throw new ServiceError('not-found', 'No inode');
     if (kind === 'quotas-of') return { quotas: quotas.map((quota) => ({ ...none, ...quota })) };
     return { servers: [{ id: 's1', state: 'in', totalBytes: 30 * GIB, freeBytes: 20 * GIB }] };
   };
@@ -88,6 +90,7 @@ test('space in a directory is what is left of the quota that has the least', asy
   assert.deepEqual(inVolume, { totalBytes: 8 * GIB, freeBytes: 7 * GIB, isQuota: true, inodes: 5 });
   const both = { totalBytes: 2 * GIB, freeBytes: GIB, isQuota: true, inodes: 4, freeInodes: 5 };
   assert.deepEqual(await spaceWithin(7, inner, outer), both);
+  assert.deepEqual(await spaceWithin(8), inVolume, 'A file that is not created yet');
   const { freeBytes } = await spaceWithin(7, { ...inner, namedBytes: 3 * GIB });
   assert.equal(freeBytes, 0, 'A quota that was lowered may be exceeded');
 });
