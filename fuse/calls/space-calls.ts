@@ -8,6 +8,9 @@ const SPACE_AGE_MAX_MS = 5_000;
 const SPACE_WAIT_MS = 2_000;
 /** Before that, for attributes that are not cached. */
 const QUOTA_WAIT_MS = 1_000;
+/** Of a call's limit, of which a transport may use the rest to find the inode. */
+const SPACE_WAIT_SHARE = 1 / 2;
+const QUOTA_WAIT_SHARE = 1 / 4;
 /** Directories whose last numbers are kept. */
 const QUOTAS_MAX = 1_000;
 
@@ -37,7 +40,7 @@ export class SpaceCalls {
       return await withDeadline(
         world,
         answered,
-        Math.min(SPACE_WAIT_MS, limitMs),
+        Math.min(SPACE_WAIT_MS, limitMs * SPACE_WAIT_SHARE),
         'A request for free space',
       );
     } catch (error) {
@@ -54,7 +57,7 @@ export class SpaceCalls {
       const { quota = 0 } = await withDeadline(
         world,
         answered,
-        Math.min(QUOTA_WAIT_MS, limitMs),
+        Math.min(QUOTA_WAIT_MS, limitMs * QUOTA_WAIT_SHARE),
         'A request for a quota',
       );
       return quota;
