@@ -40,7 +40,7 @@ export const ERRORS = {
     status: 409,
     exit: 4,
     remedy: 'give-up',
-    title: 'Source and target are on different volumes',
+    title: 'Source and target are on different volumes, or count against different quotas',
   },
   junction: { status: 409, exit: 4, remedy: 'give-up', title: 'The path leads into another volume' },
   attached: { status: 409, exit: 4, remedy: 'give-up', title: 'A volume is attached' },
@@ -80,7 +80,12 @@ export const ERRORS = {
   unknown: { status: 503, exit: 5, remedy: 'retry', title: 'It is not known whether the operation happened' },
   'clock-fault': { status: 503, exit: 5, remedy: 'retry', title: "A server's clock is out of bounds" },
   'no-space': { status: 507, exit: 1, remedy: 'give-up', title: 'The disk is full' },
-  'quota-exceeded': { status: 507, exit: 1, remedy: 'give-up', title: 'The quota of the volume is used up' },
+  'quota-exceeded': {
+    status: 507,
+    exit: 1,
+    remedy: 'give-up',
+    title: 'The quota of the volume or of a directory is used up',
+  },
   integrity: {
     status: 500,
     exit: 8,

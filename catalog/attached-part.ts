@@ -23,6 +23,7 @@ export function attachPart(
     ...{ volume: source, atNs, parent: above },
     ...JUNCTION,
     placement: parent.placement,
+    quota: parent.quota,
   });
   tables.entries.setInode(above, name, attached);
   tables.inodes.touchDirectory(above, 0, atNs);

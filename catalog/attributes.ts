@@ -88,6 +88,7 @@ export function attributesOf(row: InodeRow): Attributes {
     xattrs: row.xattrs,
     ...flagsOf(row),
     ...(row.placement === 0 ? {} : { placement: row.placement }),
+    ...(row.quota === 0 ? {} : { quota: row.quota }),
     ...(junction === null ? {} : { junction }),
   };
 }
@@ -167,11 +168,12 @@ export function placedFileOf(row: PlacedRow, files: FileClass): PlacedFile {
 }
 
 /** How a file is stored, and whether a quota bounds its growth. @param volume of the file */
-export function fileSettingsOf({ policy, objectBytes }: PlacedRow, volume: VolumeRow): FileSettings {
+export function fileSettingsOf({ policy, objectBytes, quota }: PlacedRow, volume: VolumeRow): FileSettings {
   return {
     volume: volume.name,
     policy: policyName(policy),
     objectBytes,
-    limited: volume.quotaBytes > 0,
+    // A directory's quota may have no limit of bytes: then its primary asks once and learns that.
+    limited: volume.quotaBytes > 0 || quota > 0,
   };
 }

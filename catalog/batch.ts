@@ -23,6 +23,7 @@ import {
   commandVersion,
   concernsRetention,
   DELETIONS_VERSION,
+  DIRECTORY_QUOTAS_VERSION,
   FLAGS_VERSION,
   JUNCTIONS_VERSION,
   RETENTION_VERSION,
@@ -47,7 +48,7 @@ const EMPTY: Batch = { version: 1, commands: [] };
 /** Versions that changed what every command does; each includes the rules of earlier ones. */
 const RULES = [
   ...[SESSIONS_VERSION, CREATIONS_VERSION, FLAGS_VERSION, DELETIONS_VERSION, CATALOGS_VERSION],
-  ...[JUNCTIONS_VERSION, SPLITS_VERSION],
+  ...[JUNCTIONS_VERSION, SPLITS_VERSION, DIRECTORY_QUOTAS_VERSION],
 ];
 
 export const BATCH_COMMANDS_MAX = 10_000;

@@ -15,6 +15,7 @@ import { noteAccesses } from './commands/accesses.ts';
 import { volumeAttach, volumeDetach } from './commands/attachments.ts';
 import { catalogBegin, catalogClose, extendNumbers, followServers } from './commands/catalog-lifecycle.ts';
 import { createFilesWithContents, reserveInodes, voidInodes } from './commands/create-with-contents.ts';
+import { setQuota } from './commands/directory-quotas.ts';
 import {
   link,
   makeDirectory,
@@ -449,6 +450,8 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return volumeForget(tables, command);
     case 'catalog-import':
       return catalogImport(tables, command);
+    case 'set-quota':
+      return setQuota(tables, command);
     case 'set-placement':
       return setPlacement(tables, command);
     case 'inherit-placement':

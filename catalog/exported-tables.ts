@@ -51,12 +51,19 @@ export const EXPORTED: Readonly<Record<ShapedTable, TableShape>> = {
   // Before the inodes, which count in their trash.
   trash: shape('number', 'inode, path, removed_ns, removed_by', 'inode', 'names the volume'),
   directory_classes: shape('number', 'directory, labels, zones, replicas', 'directory', 'names the volume'),
+  // Before the inodes, which count against them.
+  directory_quotas: shape(
+    'number',
+    'directory, enclosing, quota_bytes, quota_inodes',
+    'directory',
+    'names the volume',
+  ),
   junctions: shape('number', 'inode, catalog, volume, shared', 'inode'),
   inodes: shape(
     'number',
     `id, kind, mode, uid, gid, links, size, accessed_ns, modified_ns, changed_ns, target, device, replicas, view, object_bytes,
      contents_epoch, contents_seq, modified_epoch, modified_seq, live, mark_epoch, mark_turn, parent, orphaned_ns, wanted, policy, allowed,
-     since, preserving, holes, created_ns, flags, placement`,
+     since, preserving, holes, created_ns, flags, placement, quota`,
     'id',
     'names the volume',
   ),

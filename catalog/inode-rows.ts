@@ -41,6 +41,8 @@ export interface InodeRow {
   readonly policy: number;
   /** The directory whose placement class the inode has; 0: its volume's. */
   readonly placement: number;
+  /** The directory whose quota the inode counts against; 0: its volume's alone. */
+  readonly quota: number;
   /** Protecting flags as bits of `FLAGS`. */
   readonly flags: number;
   /** Until when the file is retained, perhaps in the past; null if it never was. */
@@ -71,7 +73,7 @@ export const INODE_COLUMNS = `
   i.mark_epoch AS markEpoch, i.mark_turn AS markTurn, i.parent,
   CAST(i.orphaned_ns AS TEXT) AS orphanedNs,
   i.orphaned_ns IS NOT NULL AND EXISTS (SELECT 1 FROM trash t WHERE t.inode = i.id) AS trashed, i.wanted, i.policy, i.allowed,
-  i.preserving, i.since, i.flags, i.placement,
+  i.preserving, i.since, i.flags, i.placement, i.quota,
   CASE WHEN i.flags & ${RETAINED} THEN
     (SELECT CAST(r.until_ns AS TEXT) FROM retentions r WHERE r.inode = i.id) END AS retainNs,
   CASE i.kind WHEN ${KIND_DIRECTORY} THEN

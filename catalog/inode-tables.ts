@@ -1,8 +1,9 @@
 import { assert } from '../base/assert.ts';
 import type { ChangeRecord } from './change-record.ts';
-import { charge, chargeOf } from './charges.ts';
+import { charge, chargeOf, chargeQuotas, isCounted, type QuotaCounters } from './charges.ts';
 import type { DeletionLog } from './deletion-log.ts';
 import type { DirectoryClassTables } from './directory-class-tables.ts';
+import type { DirectoryQuotaTables } from './directory-quota-tables.ts';
 import type { InodeNumbers } from './inode-numbers.ts';
 import { INODE_COLUMNS, type InodeRow } from './inode-rows.ts';
 import type { PlacementTables } from './placement-tables.ts';
@@ -36,6 +37,8 @@ export interface NewInode {
   readonly allowed: number | null;
   /** The directory whose placement class it has; absent: the volume's. */
   readonly placement?: number;
+  /** The directory whose quota it counts against; absent: its volume's alone. */
+  readonly quota?: number;
   /** A reserved number; absent: the next one. */
   readonly id?: number;
 }
@@ -65,6 +68,7 @@ export interface InodeWithContents {
   readonly policy: number;
   readonly allowed: number | null;
   readonly placement: number;
+  readonly quota: number;
 }
 
 const INODE = `SELECT ${INODE_COLUMNS} FROM inodes i WHERE i.id = ?`;
@@ -74,6 +78,7 @@ interface SharedTables {
   readonly numbers: InodeNumbers;
   readonly placements: PlacementTables;
   readonly classes: DirectoryClassTables;
+  readonly quotas: DirectoryQuotaTables;
   readonly trash: TrashTables;
   readonly retentions: RetentionTables;
   readonly snapshots: SnapshotTables;
@@ -85,6 +90,7 @@ interface SharedTables {
 export class InodeTables {
   readonly #statements: Statements;
   readonly #volumes: VolumeTables;
+  readonly #quotas: DirectoryQuotaTables;
   readonly #numbers: InodeNumbers;
   readonly #placements: PlacementTables;
   readonly #classes: DirectoryClassTables;
@@ -98,18 +104,23 @@ export class InodeTables {
 
   constructor(
     statements: Statements,
-    { volumes, numbers, placements, classes, trash, retentions, snapshots, deletions, changes }: SharedTables,
+    { volumes, quotas, numbers, placements, classes, trash, retentions, ...others }: SharedTables,
   ) {
     this.#statements = statements;
     this.#volumes = volumes;
+    this.#quotas = quotas;
     this.#numbers = numbers;
     this.#placements = placements;
     this.#classes = classes;
     this.#trash = trash;
     this.#retentions = retentions;
-    this.#snapshots = snapshots;
-    this.#deletions = deletions;
-    this.#changes = changes;
+    this.#snapshots = others.snapshots;
+    this.#deletions = others.deletions;
+    this.#changes = others.changes;
+  }
+
+  get #counters(): QuotaCounters {
+    return { volumes: this.#volumes, quotas: this.#quotas };
   }
 
   row(id: number): InodeRow | undefined {
@@ -145,7 +156,7 @@ export class InodeTables {
     const id = inode.id ?? this.#numbers.take(1);
     this.#statements.run(
       `INSERT INTO inodes VALUES
-         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0, 0, ?, ?, 0, ?, ?, ?, 0, 0, ?, 0, ?)`,
+         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0, 0, ?, ?, 0, ?, ?, ?, 0, 0, ?, 0, ?, ?)`,
       id,
       inode.volume,
       inode.kind,
@@ -170,10 +181,12 @@ export class InodeTables {
       this.#snapshots.nextSerialOfVolume(inode.volume),
       this.storesCreationTimes ? inode.atNs : null,
       inode.placement ?? 0,
+      inode.quota ?? 0,
     );
     if (inode.replicas !== '') this.#placements.add(id, inode.replicas);
     this.#volumes.count(inode.volume, 1, 0);
-    if (inode.orphanedNs === null) this.#volumes.charge(inode.volume, 1, chargeOf(inode));
+    if (inode.orphanedNs === null)
+      chargeQuotas(this.#counters, { volume: inode.volume, quota: inode.quota ?? 0 }, 1, chargeOf(inode));
     return id;
   }
 
@@ -181,7 +194,7 @@ export class InodeTables {
   insertWithContents(inode: InodeWithContents): void {
     this.#statements.run(
       `INSERT INTO inodes VALUES
-         (?, ?, ${KIND_FILE}, ?, ?, ?, 1, ?, ?, ?, ?, '', 0, ?, 1, ?, ?, ?, ?, ?, 0, 0, 0, 0, NULL, 0, ?, ?, ?, 0, 0, ?, 0, ?)`,
+         (?, ?, ${KIND_FILE}, ?, ?, ?, 1, ?, ?, ?, ?, '', 0, ?, 1, ?, ?, ?, ?, ?, 0, 0, 0, 0, NULL, 0, ?, ?, ?, 0, 0, ?, 0, ?, ?)`,
       inode.id,
       inode.volume,
       inode.mode,
@@ -202,6 +215,7 @@ export class InodeTables {
       this.#snapshots.nextSerialOfVolume(inode.volume),
       this.storesCreationTimes ? inode.createdNs : null,
       inode.placement,
+      inode.quota,
     );
     this.#placements.insert(inode.id, inode.replicas);
   }
@@ -218,7 +232,7 @@ export class InodeTables {
 
   /** Deletes the row of an inode that lives on in another catalog: no client, snapshot or server learns of it. */
   forget(inode: InodeRow): void {
-    charge(this.#volumes, inode, -1, -chargeOf(inode));
+    charge(this.#counters, inode, -1, -chargeOf(inode));
     if (inode.trashed) this.#trash.delete(inode.id);
     if (inode.retainNs !== null) this.#retentions.delete(inode.id);
     this.#statements.run('DELETE FROM inodes WHERE id = ?', inode.id);
@@ -226,15 +240,21 @@ export class InodeTables {
     this.#volumes.count(inode.volume, -1, inode.kind === KIND_FILE ? -inode.sizeBytes : 0);
   }
 
-  /** Moves an inode with a name from its volume to another one of the catalog. No client or snapshot learns of it. */
+  /**
+   * Moves an inode with a name from its volume to another one of the catalog. No client or snapshot learns of it. It
+   * counts against the same quotas of directories.
+   */
   setVolume(inode: InodeRow, volume: number): void {
     const bytes = inode.kind === KIND_FILE ? inode.sizeBytes : 0;
-    charge(this.#volumes, inode, -1, -chargeOf(inode));
+    if (isCounted(inode)) this.#volumes.charge(inode.volume, -1, -chargeOf(inode));
     this.#volumes.count(inode.volume, -1, -bytes);
     this.#statements.run('UPDATE inodes SET volume = ? WHERE id = ?', volume, inode.id);
-    if (inode.kind === KIND_DIRECTORY) this.#classes.setVolume(inode.id, volume);
+    if (inode.kind === KIND_DIRECTORY) {
+      this.#classes.setVolume(inode.id, volume);
+      this.#quotas.setVolume(inode.id, volume);
+    }
     this.#volumes.count(volume, 1, bytes);
-    charge(this.#volumes, { ...inode, volume }, 1, chargeOf(inode));
+    if (isCounted(inode)) this.#volumes.charge(volume, 1, chargeOf(inode));
   }
 
   setLinks(id: number, links: number, orphanedNs: string | null, changedNs: string): void {
@@ -268,6 +288,12 @@ export class InodeTables {
   setPlacement(id: number, placement: number): void {
     this.#changes.touch(id);
     this.#statements.run('UPDATE inodes SET placement = ? WHERE id = ?', placement, id);
+  }
+
+  /** The caller charges the quotas that it counted against, and those that it counts against now. */
+  setQuota(id: number, quota: number): void {
+    this.#changes.touch(id);
+    this.#statements.run('UPDATE inodes SET quota = ? WHERE id = ?', quota, id);
   }
 
   setOrphaned(id: number, orphanedNs: string): void {

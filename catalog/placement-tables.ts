@@ -11,6 +11,8 @@ export interface PlacedRow {
   readonly volume: number;
   /** The directory whose class it has; 0: the volume's. */
   readonly placement: number;
+  /** The directory whose quota it counts against; 0: its volume's alone. */
+  readonly quota: number;
   readonly sizeBytes: number;
   /** Index of the file's policy; the volume's at creation. */
   readonly policy: number;
@@ -36,7 +38,7 @@ export interface MovingSet {
 }
 
 const PLACED_COLUMNS =
-  'id, replicas, view, wanted, volume, placement, size AS sizeBytes, policy, object_bytes AS objectBytes';
+  'id, replicas, view, wanted, volume, placement, quota, size AS sizeBytes, policy, object_bytes AS objectBytes';
 const PLACED = `SELECT ${PLACED_COLUMNS} FROM inodes WHERE id = ? AND kind = ${KIND_FILE}`;
 const PLACED_ON = 'SELECT 1 FROM placements WHERE server = ? LIMIT 1';
 const PLANNED = 'SELECT 1 FROM planned_members WHERE server = ? LIMIT 1';

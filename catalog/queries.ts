@@ -1,6 +1,6 @@
 import { unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
-import type { PlacedFile, Query, QueryResults, VolumeInfo } from '../wire/catalog-api.ts';
+import type { DirectoryQuota, PlacedFile, Query, QueryResults, VolumeInfo } from '../wire/catalog-api.ts';
 import {
   fileSettingsOf,
   placedFileOf,
@@ -16,6 +16,7 @@ import { noAttribute } from './commands/set-attributes.ts';
 import { isSweepPending } from './commands/snapshots.ts';
 import { pathCheck } from './commands/trash.ts';
 import type { DirectoryClassRow } from './directory-class-tables.ts';
+import type { DirectoryQuotaRow } from './directory-quota-tables.ts';
 import type { NameRow } from './entry-tables.ts';
 import { placementClassOf } from './file-class.ts';
 import { filesNeeding } from './files-needing.ts';
@@ -33,7 +34,7 @@ import { directoryOf, inodeOf, treeAt, treeByName, volumeOf } from './tree.ts';
 import { DELETIONS_VERSION } from './versions.ts';
 import { volumeExport } from './volume-export.ts';
 import type { VolumeRow } from './volume-tables.ts';
-import { pathInode, pathTo } from './walk.ts';
+import { directoryPath, pathInode, pathTo } from './walk.ts';
 
 type FoundPath = QueryResults['paths']['paths'][number];
 
@@ -118,7 +119,7 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
     case 'volume':
       return { volume: shownVolume(tables, volumeOf(tables, query.name)) };
     case 'volumes':
-      return { volumes: tables.volumes.all().map((volume) => shownVolume(tables, volume)) };
+      return { volumes: tables.volumes.all().map((volume) => listedVolume(tables, volume)) };
     case 'outcome':
       return sessionLast(tables, query.session);
     case 'missing-commands':
@@ -138,6 +139,17 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
     }
     case 'files-needing':
       return filesNeeding(tables, query.server, query.without);
+    case 'directory-quotas': {
+      const rows = tables.quotas.ofVolume(volumeOf(tables, query.volume).id, query.after, query.countMax);
+      return {
+        quotas: rows.map((row) => directoryQuotaOf(tables, row)),
+        next: rows.length < query.countMax ? null : (rows.at(-1)?.directory ?? null),
+      };
+    }
+    case 'quotas-of': {
+      const rows = tables.quotas.chain(inodeOf(tables, query.inode).quota);
+      return { quotas: rows.map((row) => directoryQuotaOf(tables, row)) };
+    }
     case 'placement-classes':
       return { classes: tables.classes.all().map((row) => directoryClassOf(tables, row, query.paths)) };
     case 'voters':
@@ -224,16 +236,18 @@ function directoryClassOf(
 ): QueryResults['placement-classes']['classes'][number] {
   const { directory, volume, replicas } = row;
   const { name } = tables.volumes.row(volume);
-  const path = withPath ? { path: directoryPath(tables, directory) } : {};
+  // A directory with a class is linked: its removal ends the class.
+  const path = withPath ? { path: directoryPath(tables, directory) ?? '/' } : {};
   const count = replicas === 0 ? {} : { replicas };
   return { directory, volume: name, ...path, ...placementClassOf(row), ...count };
 }
 
-function directoryPath(tables: Tables, id: number): string {
-  const { parent } = tables.inodes.existing(id);
-  const name = parent === id ? undefined : tables.entries.nameIn(parent, id);
-  // A directory with a class is linked: its removal ends the class.
-  return name === undefined ? '/' : (pathTo(tables, tables.inodes.existing(parent), name) ?? '/');
+function directoryQuotaOf(
+  tables: Tables,
+  { directory, volume, enclosing: _, ...quota }: DirectoryQuotaRow,
+): DirectoryQuota {
+  const path = directoryPath(tables, directory);
+  return { directory, volume: tables.volumes.row(volume).name, ...(path === null ? {} : { path }), ...quota };
 }
 
 function placedFiles(tables: Tables, rows: readonly PlacedRow[], settings = false): PlacedFile[] {
@@ -249,6 +263,11 @@ function placedFiles(tables: Tables, rows: readonly PlacedRow[], settings = fals
     };
     return settings ? { ...placed, settings: fileSettingsOf(row, volume) } : placed;
   });
+}
+
+function listedVolume(tables: Tables, row: VolumeRow): VolumeInfo {
+  const fullDirectories = tables.quotas.nearlyUsed(row.id);
+  return { ...shownVolume(tables, row), ...(fullDirectories === 0 ? {} : { fullDirectories }) };
 }
 
 function shownVolume({ own }: Tables, row: VolumeRow): VolumeInfo {

@@ -36,26 +36,44 @@ function volumeCounters(row: string): Readonly<Record<string, string>> {
   };
 }
 
+/** Counters of a directory's quota, without those of quotas in it; each with its value for one inode. */
+function directoryCounters(row: string): Readonly<Record<string, string>> {
+  const { named_inodes = '', named_bytes = '' } = volumeCounters(row);
+  return { named_inodes, named_bytes };
+}
+
 const COUNTERS = Object.keys(volumeCounters('i'));
 const ADD_TO_VOLUME = `ON CONFLICT (volume) DO UPDATE SET
   ${COUNTERS.map((name) => `${name} = ${name} + excluded.${name}`).join(', ')}`;
+const ADD_TO_DIRECTORY = `ON CONFLICT (directory) DO UPDATE SET
+  named_inodes = named_inodes + excluded.named_inodes, named_bytes = named_bytes + excluded.named_bytes`;
 const ADD_TO_SERVER = 'ON CONFLICT (server) DO UPDATE SET files = files + excluded.files';
 
 function change(row: 'OLD' | 'NEW', sign: 1 | -1): string {
-  const values = Object.values(volumeCounters(row)).map((value) => `${sign} * ${value}`);
-  return `INSERT INTO recount_volumes VALUES (${row}.volume, ${values.join(', ')}) ${ADD_TO_VOLUME};`;
+  const signed = (counters: Readonly<Record<string, string>>) =>
+    Object.values(counters)
+      .map((value) => `${sign} * ${value}`)
+      .join(', ');
+  return `INSERT INTO recount_volumes VALUES (${row}.volume, ${signed(volumeCounters(row))}) ${ADD_TO_VOLUME};
+    INSERT INTO recount_directories SELECT ${row}.quota, ${signed(directoryCounters(row))} WHERE ${row}.quota > 0 ${ADD_TO_DIRECTORY};`;
 }
 
 /** A counted orphan enters the trash, or leaves it. */
 function changeOfTrash(row: 'OLD' | 'NEW', sign: 1 | -1): string {
   const charge = `${sign} * ${chargeSql('i')}`;
+  const isCounted = `i.id = ${row}.inode AND i.orphaned_ns IS NOT NULL AND i.id <= (SELECT inode FROM recount)`;
   return `INSERT INTO recount_volumes SELECT i.volume, 0, 0, ${sign}, ${charge}, ${sign}, ${charge} FROM inodes i
-    WHERE i.id = ${row}.inode AND i.orphaned_ns IS NOT NULL AND i.id <= (SELECT inode FROM recount) ${ADD_TO_VOLUME};`;
+    WHERE ${isCounted} ${ADD_TO_VOLUME};
+    INSERT INTO recount_directories SELECT i.quota, ${sign}, ${charge} FROM inodes i
+    WHERE ${isCounted} AND i.quota > 0 ${ADD_TO_DIRECTORY};`;
 }
 
 const IS_COUNTED = (row: 'OLD' | 'NEW'): string => `${row}.id <= (SELECT inode FROM recount)`;
 const IS_PLACEMENT_COUNTED = (row: 'OLD' | 'NEW'): string =>
   `(${row}.server, ${row}.inode) <= (SELECT server, server_inode FROM recount)`;
+
+/** Of an inode: what its part of the counters depends on, beside the trash. */
+const COUNTED_COLUMNS = 'size, allowed, orphaned_ns, volume, quota';
 
 const TRIGGERS: Readonly<Record<string, string>> = {
   recount_placed: `AFTER INSERT ON main.placements WHEN ${IS_PLACEMENT_COUNTED('NEW')} BEGIN
@@ -64,7 +82,7 @@ const TRIGGERS: Readonly<Record<string, string>> = {
     INSERT INTO recount_servers VALUES (OLD.server, -1) ${ADD_TO_SERVER}; END`,
   recount_created: `AFTER INSERT ON main.inodes WHEN ${IS_COUNTED('NEW')} BEGIN ${change('NEW', 1)} END`,
   recount_deleted: `AFTER DELETE ON main.inodes WHEN ${IS_COUNTED('OLD')} BEGIN ${change('OLD', -1)} END`,
-  recount_changed: `AFTER UPDATE OF size, allowed, orphaned_ns ON main.inodes WHEN ${IS_COUNTED('OLD')} BEGIN
+  recount_changed: `AFTER UPDATE OF ${COUNTED_COLUMNS} ON main.inodes WHEN ${IS_COUNTED('OLD')} BEGIN
     ${change('OLD', -1)} ${change('NEW', 1)} END`,
   recount_trashed: `AFTER INSERT ON main.trash BEGIN ${changeOfTrash('NEW', 1)} END`,
   recount_untrashed: `AFTER DELETE ON main.trash BEGIN ${changeOfTrash('OLD', -1)} END`,
@@ -78,18 +96,24 @@ const TABLES = `
   CREATE TEMP TABLE recount_volumes (
     volume INTEGER PRIMARY KEY, ${COUNTERS.map((name) => `${name} INTEGER NOT NULL`).join(', ')}
   );
+  CREATE TEMP TABLE recount_directories (
+    directory INTEGER PRIMARY KEY, named_inodes INTEGER NOT NULL, named_bytes INTEGER NOT NULL
+  );
 `;
 
 const REMOVAL = [
   ...Object.keys(TRIGGERS).map((name) => `DROP TRIGGER IF EXISTS temp.${name};`),
-  ...['recount', 'recount_servers', 'recount_volumes'].map((name) => `DROP TABLE IF EXISTS temp.${name};`),
+  ...['recount', 'recount_servers', 'recount_volumes', 'recount_directories'].map(
+    (name) => `DROP TABLE IF EXISTS temp.${name};`,
+  ),
 ].join('\n');
 
 /** After all names of servers, because it is no text. */
 const LAST_SERVER = "x'ff'";
 
 /**
- * Counts in slices what the catalog's counters count: the files of each server, the inodes and bytes of each volume.
+ * Counts in slices what the catalog's counters count: the files of each server, the inodes and bytes of each volume
+ * and of each directory with a quota.
  *
  * The catalog changes meanwhile: rows up to the position are counted, and temporary triggers count changes of them;
  * later rows are counted once the position passes them. So the result is exact at its end, without a long read
@@ -139,6 +163,7 @@ export class Recount {
     return [
       ...ofServers.map(({ server, ...counts }) => ({ what: `files of server ${server}`, ...counts })),
       ...COUNTERS.flatMap((name) => this.#wrongOfVolumes(name)),
+      ...Object.keys(directoryCounters('i')).flatMap((name) => this.#wrongOfDirectories(name)),
     ];
   }
 
@@ -158,6 +183,21 @@ export class Recount {
       .map(({ volume, ...counts }) => ({ what: `${name} of volume ${volume}`, ...counts }));
   }
 
+  /** Each directory counts what is counted for it, and for those with a quota in it. */
+  #wrongOfDirectories(name: string): WrongCounter[] {
+    return this.#statements
+      .all<{ directory: number; counter: number; counted: number }>(
+        `WITH RECURSIVE counts (directory, n) AS (
+           SELECT r.directory, r.${name} FROM recount_directories r JOIN directory_quotas q USING (directory)
+           UNION ALL SELECT q.enclosing, c.n FROM counts c JOIN directory_quotas q USING (directory)
+             WHERE q.enclosing > 0)
+         SELECT q.directory, q.${name} AS counter, COALESCE(SUM(c.n), 0) AS counted
+         FROM directory_quotas q LEFT JOIN counts c ON c.directory = q.directory
+         GROUP BY q.directory HAVING counter <> counted ORDER BY q.directory`,
+      )
+      .map(({ directory, ...counts }) => ({ what: `${name} of directory ${directory}`, ...counts }));
+  }
+
   /** @returns whether there were any */
   #countInodes(countMax: number): boolean {
     const from = this.#statements.counter('SELECT inode FROM recount');
@@ -171,6 +211,12 @@ export class Recount {
     this.#statements.run(
       `INSERT INTO recount_volumes SELECT i.volume, ${sums.join(', ')} FROM inodes i
        WHERE i.id > ? AND i.id <= ? GROUP BY i.volume ${ADD_TO_VOLUME}`,
+      ...[from, last],
+    );
+    const ofDirectory = Object.values(directoryCounters('i')).map((value) => `SUM(${value})`);
+    this.#statements.run(
+      `INSERT INTO recount_directories SELECT i.quota, ${ofDirectory.join(', ')} FROM inodes i
+       WHERE i.id > ? AND i.id <= ? AND i.quota > 0 GROUP BY i.quota ${ADD_TO_DIRECTORY}`,
       ...[from, last],
     );
     this.#statements.run('UPDATE recount SET inode = ?', last);

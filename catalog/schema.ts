@@ -6,7 +6,7 @@ import { type CatalogNumber, inodesOf, ROOT_CATALOG, ROOT_NUMBERS_END } from '..
 export type CatalogDatabase = Database.Database;
 
 /** Version of the tables, stored as `user_version`. */
-export const SCHEMA_VERSION = 13;
+export const SCHEMA_VERSION = 14;
 
 /** Kinds of inodes in the tables. A number is never reused. */
 export const KIND_FILE = 1;
@@ -569,6 +569,27 @@ const RETENTIONS = `
   ALTER TABLE volume_catalogs ADD COLUMN retained_ns INTEGER NOT NULL DEFAULT 0;
 `;
 
+/** Quotas of directories: see `DirectoryQuotaTables`. */
+const DIRECTORY_QUOTAS = `
+  -- a row lasts while anything counts against the quota; the directory counts itself, and files in the trash outlast it
+  CREATE TABLE directory_quotas (
+    directory     INTEGER PRIMARY KEY,
+    volume        INTEGER NOT NULL,
+    -- the directory with a quota that has this one in it; 0: none
+    enclosing     INTEGER NOT NULL,
+    -- 0 for none
+    quota_bytes   INTEGER NOT NULL,
+    quota_inodes  INTEGER NOT NULL,
+    -- as of volumes, with what counts against quotas in it
+    named_inodes  INTEGER NOT NULL DEFAULT 0,
+    named_bytes   INTEGER NOT NULL DEFAULT 0
+  ) STRICT;
+  CREATE INDEX directory_quotas_of_volume ON directory_quotas (volume, directory);
+  CREATE INDEX enclosed_quotas ON directory_quotas (enclosing) WHERE enclosing > 0;
+  -- the directory whose quota the inode counts against, if it has one still; 0: its volume's alone
+  ALTER TABLE inodes ADD COLUMN quota INTEGER NOT NULL DEFAULT 0;
+`;
+
 /** From version 1 to 2; servers are added when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -598,6 +619,7 @@ const MIGRATIONS: readonly string[] = [
   CATALOGS + PLACEMENT_CLASSES,
   JUNCTIONS + MOVES,
   SPLITS + RETENTIONS,
+  DIRECTORY_QUOTAS,
 ];
 
 /** The tables, each with its key columns, in the order of the canonical dump. */
@@ -628,6 +650,7 @@ export const TABLE_KEYS = {
   split_inodes: 'catalog, inode',
   reserved: 'first',
   directory_classes: 'directory',
+  directory_quotas: 'directory',
   junctions: 'inode',
   trash: 'inode',
   snapshots: 'volume, serial',

@@ -57,7 +57,7 @@ const PAST_ROW = `
   CAST(p.changed_ns AS TEXT) AS changedNs, CAST(p.created_ns AS TEXT) AS createdNs, p.target, p.device, '' AS replicas, 0 AS view,
   p.object_bytes AS objectBytes, p.contents_epoch AS contentsEpoch, p.contents_seq AS contentsSeq,
   p.modified_epoch AS modifiedEpoch, p.modified_seq AS modifiedSeq, 0 AS live, 0 AS markEpoch, 0 AS markTurn, p.parent,
-  NULL AS orphanedNs, 0 AS trashed, 0 AS wanted, p.policy, NULL AS allowed, 0 AS preserving, p.since, p.flags, NULL AS retainNs, 0 AS placement, NULL AS junction, 0 AS xattrs,
+  NULL AS orphanedNs, 0 AS trashed, 0 AS wanted, p.policy, NULL AS allowed, 0 AS preserving, p.since, p.flags, NULL AS retainNs, 0 AS placement, 0 AS quota, NULL AS junction, 0 AS xattrs,
   p.source`;
 
 /**

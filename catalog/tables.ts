@@ -3,6 +3,7 @@ import { AdoptedVersion } from './adopted-version.ts';
 import { ChangeRecord, type NameChange } from './change-record.ts';
 import { DeletionLog } from './deletion-log.ts';
 import { DirectoryClassTables } from './directory-class-tables.ts';
+import { DirectoryQuotaTables } from './directory-quota-tables.ts';
 import { EntryTables } from './entry-tables.ts';
 import { InodeLists } from './inode-lists.ts';
 import { InodeNumbers } from './inode-numbers.ts';
@@ -43,6 +44,7 @@ export class Tables {
   readonly rows: VolumeRowTables;
   readonly placements: PlacementTables;
   readonly classes: DirectoryClassTables;
+  readonly quotas: DirectoryQuotaTables;
   readonly junctions: JunctionTables;
   readonly trash: TrashTables;
   readonly retentions: RetentionTables;
@@ -72,6 +74,7 @@ export class Tables {
     this.rows = new VolumeRowTables(statements);
     this.placements = new PlacementTables(statements);
     this.classes = new DirectoryClassTables(statements);
+    this.quotas = new DirectoryQuotaTables(statements);
     this.junctions = new JunctionTables(statements);
     this.trash = new TrashTables(statements);
     this.retentions = new RetentionTables(statements);
@@ -79,9 +82,9 @@ export class Tables {
     this.sweeps = new SnapshotSweeps(statements);
     this.inodeLists = new InodeLists(statements);
     this.deletions = new DeletionLog(statements);
-    const { volumes, numbers, placements, classes, trash, retentions, snapshots, deletions } = this;
+    const { volumes, quotas, numbers, placements, classes, trash, retentions, snapshots, deletions } = this;
     this.inodes = new InodeTables(statements, {
-      ...{ volumes, numbers, placements, classes, trash, retentions, snapshots, deletions, changes },
+      ...{ volumes, quotas, numbers, placements, classes, trash, retentions, snapshots, deletions, changes },
     });
     this.entries = new EntryTables(statements, { snapshots, changes });
     this.xattrs = new XattrTables(statements, { snapshots, changes });

@@ -18,8 +18,9 @@ import type { ExportedTable } from '../wire/volume-moves.ts';
  *   volumes and directories. 13: volumes that are attached in others; moves of volumes to catalogs of their own;
  *   volumes of reserved numbers. 14: directories that become volumes; placement classes of uploads;
  *   extended attributes of new files and directories, and of removed directories; retentions.
+ * - 15: quotas of directories.
  */
-export const COMMANDS_VERSION = 14;
+export const COMMANDS_VERSION = 15;
 
 /** Servers from this version on obey fences. @see CacheOwner.fence */
 export const FENCES_VERSION = 5;
@@ -67,6 +68,9 @@ export const UPLOAD_CLASSES_VERSION = 14;
 
 /** From this version on, batches advance the retention clock. */
 export const RETENTION_VERSION = 14;
+
+/** From this version on, inodes count against the quotas of directories. */
+export const DIRECTORY_QUOTAS_VERSION = 15;
 
 /** The version that introduced each command. A new command needs an entry. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {
@@ -143,6 +147,7 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   'volume-part': 14,
   retain: 14,
   'snapshot-retain': 14,
+  'set-quota': 15,
 };
 
 /**
@@ -187,6 +192,7 @@ export function commandVersion(command: Command): number {
   if (hasReplacementCharacter(command)) versions.push(REPLACEMENT_CHARACTER_VERSION);
   if (hasHoles(command)) versions.push(HOLES_VERSION);
   if (concernsRetention(command)) versions.push(RETENTION_VERSION);
+  if (bringsQuotas(command)) versions.push(DIRECTORY_QUOTAS_VERSION);
   return Math.max(KINDS[command.kind], ...versions);
 }
 
@@ -220,6 +226,13 @@ export function concernsRetention(command: Command): boolean {
     default:
       return false;
   }
+}
+
+/** Whether the command brings quotas of directories from another catalog. */
+function bringsQuotas(command: Command): boolean {
+  return (
+    command.kind === 'catalog-import' && command.tables.some(({ table }) => table === 'directory_quotas')
+  );
 }
 
 function hasHoles(command: Command): boolean {

@@ -1,3 +1,4 @@
+import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { QueryResults } from '../wire/catalog-api.ts';
 import {
@@ -126,13 +127,29 @@ class ExportedPage {
     for (const row of this.#tables.rows.rows(table, scope, after, ROWS_MAX - this.#rows)) {
       // A volume's root is its own parent; that of one that is split off has another one until it has moved.
       const isRoot = table === 'inodes' && row.id === this.#volume.root;
-      this.#add(
-        table,
-        columns.map((column) => exported(row[isRoot && column === 'parent' ? 'id' : column])),
-      );
+      const values = columns.map((column) => exported(row[isRoot && column === 'parent' ? 'id' : column]));
+      // Its number is in a run, and what counts against it moves with the next outer quota.
+      const isRemoved = table === 'directory_quotas' && !this.#tables.inodes.exists(Number(row.directory));
+      // A page may end behind a row that it lacks.
+      if (isRemoved) this.#rows += 1;
+      else this.#add(table, table === 'inodes' ? this.#withQuota(values, columns) : values);
       if (this.#isFull) return key.map((column) => row[column] as string | number);
     }
     return null;
+  }
+
+  /** @returns values of an inode, the last of which is absent if it counts against no quota of a directory */
+  #withQuota(values: ExportedRow, columns: readonly string[]): ExportedRow {
+    assert(columns.at(-1) === 'quota', 'The quota is the last column');
+    const quota = this.#presentQuota(Number(values.at(-1)));
+    // A root catalog of an earlier release exports none, and both may be compared.
+    return [...values.slice(0, -1), ...(quota === 0 ? [] : [quota])];
+  }
+
+  /** The quota of a removed directory, which files in the trash count against, does not move: the next outer one. */
+  #presentQuota(quota: number): number {
+    const { quotas, inodes } = this.#tables;
+    return quotas.chain(quota).find(({ directory }) => inodes.exists(directory))?.directory ?? 0;
   }
 
   #add(table: ExportedTable, row: ExportedRow): void {

@@ -52,9 +52,11 @@ export class VolumeRowTables {
     const sql = `INSERT INTO ${table} (${names.join(', ')}) VALUES (${names.map(() => '?').join(', ')})`;
     const added = namesVolume ? [volume] : [];
     const areBytes = columns.map(isBytes);
+    // Exported if it is not 0 only.
+    const absent = columns.map((column) => (column === 'quota' ? 0 : null));
     for (const row of rows) {
       const values = areBytes.map((encoded, place) => {
-        const value = row[place] ?? null;
+        const value = row[place] ?? absent[place] ?? null;
         return encoded && typeof value === 'string' ? Buffer.from(value, 'base64') : value;
       });
       this.#statements.run(sql, ...values, ...added);

@@ -112,6 +112,16 @@ export function pathTo(tables: Tables, directory: InodeRow, name: string): strin
   return `/${names.join('/')}`;
 }
 
+/** @returns the path of a directory in its volume; null if it was removed */
+export function directoryPath(tables: Tables, id: number): string | null {
+  const directory = tables.inode(id);
+  if (directory === undefined) return null;
+  const { parent } = directory;
+  if (parent === id) return '/';
+  const name = tables.entries.nameIn(parent, id);
+  return name === undefined ? null : pathTo(tables, tables.inodes.existing(parent), name);
+}
+
 /** @returns whether `directory` is or lies below `ancestor` */
 export function isBelow(tables: Tables, directory: InodeRow, ancestor: InodeRow): boolean {
   let here = directory;

@@ -15,6 +15,7 @@ import { addMirrorCommand } from './commands/mirror.ts';
 import { addMountCommands } from './commands/mount.ts';
 import { HELPER_COMMAND, HELPER_NAME, refuseCallOfFuse } from './commands/mount-helper.ts';
 import { addPlacementCommands } from './commands/placement.ts';
+import { addQuotaCommands } from './commands/quota.ts';
 import { addReferenceCommands } from './commands/reference.ts';
 import { addReplicaCommands } from './commands/replica.ts';
 import { addRetainCommand } from './commands/retain.ts';
@@ -113,6 +114,7 @@ export function buildProgram(
   addLiveCommands(program);
   addReplicaCommands(program);
   addPlacementCommands(program);
+  addQuotaCommands(program);
   addScrubCommand(program);
   addCheckCommand(program);
   addResolveCommand(program);

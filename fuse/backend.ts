@@ -249,7 +249,8 @@ export interface FileSystemBackend {
     clearsSetgid?: boolean,
   ): Promise<void>;
   removeXattr(inode: number, name: string): Promise<void>;
-  space(): Promise<Space>;
+  /** @param inode also by the quotas of directories that it counts against; absent: by the volume's alone */
+  space(inode?: number): Promise<Space>;
   /** @param contents newest known version: operations through the file follow it */
   openFile(inode: number, replicas: readonly string[], contents: ContentVersion): BackendFile;
 }

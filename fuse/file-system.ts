@@ -61,7 +61,6 @@ export function fileSystemOf(
   const inodeCalls = new InodeCalls(parts, directories);
   return {
     root,
-    hasEntered: () => false,
     findsNumbers: backend.findsNumbers,
     inodeOf: (handle) => directories.inodeOf(handle) ?? fileCalls.inodeOf(handle),
     ...callsOf(new NameCalls(parts, names, fileCalls), [

@@ -68,8 +68,6 @@ export interface LockRequest {
  */
 export interface FileSystemCalls {
   readonly root: number;
-  /** Whether a program has entered a volume that is attached below the mounted one. */
-  hasEntered(): boolean;
   /** @param thread of the calling program; 0 or absent if unknown */
   lookup(parent: number, name: string, thread?: number): Promise<Answered>;
   /** As `lookup`, for a transport that opens by name: the inode of the name now, or as of a lookup a moment ago. */

@@ -630,6 +630,19 @@ export const Command = Type.Union([
     /** Even with fewer servers than replicas. */
     force: Type.Optional(Type.Boolean()),
   }),
+  /**
+   * The quota of a directory, of all that is in it; absent limits stay as they are, and are none at first. The first
+   * one needs a directory without entries. Null: none, if nothing but the directory counts against it.
+   */
+  Type.Object({
+    kind: Type.Literal('set-quota'),
+    inode: Inode,
+    quota: Type.Union([
+      /** 0: no limit. */
+      Type.Object({ quotaBytes: Type.Optional(Bytes), quotaInodes: Type.Optional(Bytes) }),
+      Type.Null(),
+    ]),
+  }),
   /** Gives a directory's class to its entries after `after`, which are then placed by it. */
   Type.Object({
     kind: Type.Literal('inherit-placement'),
@@ -705,6 +718,8 @@ export interface Attributes {
   readonly retainUntilNs?: string;
   /** The directory whose placement class it has; absent if it has its volume's. */
   readonly placement?: number;
+  /** The directory whose quota it counts against, the innermost one; absent if only its volume's. */
+  readonly quota?: number;
   /** The volume that may be attached at this directory: it is, if the list of catalogs says so. */
   readonly junction?: Junction;
   /** The caller's right to the contents; absent without access control. */
@@ -765,6 +780,19 @@ export interface DirectoryClass extends PlacementClass {
   readonly replicas?: number;
 }
 
+/** A directory with a quota; limits are 0 for none. */
+export interface DirectoryQuota {
+  readonly directory: number;
+  readonly volume: string;
+  /** Absent if the directory was removed, and files in the trash count still. */
+  readonly path?: string;
+  readonly quotaBytes: number;
+  readonly quotaInodes: number;
+  /** What counts against the quota: the directory and all in it, with files in the trash and growth allowances. */
+  readonly namedBytes: number;
+  readonly namedInodes: number;
+}
+
 /** A file's replicas, and how many are wanted. */
 export interface PlacedFile {
   readonly inode: number;
@@ -790,7 +818,7 @@ export interface FileSettings {
   readonly volume: string;
   readonly policy: Policy;
   readonly objectBytes: number;
-  /** The volume has a byte quota: growth needs the catalog's permission. */
+  /** A quota may limit bytes: growth needs the catalog's permission. */
   readonly limited: boolean;
 }
 
@@ -815,6 +843,8 @@ export interface VolumeInfo extends PlacementClass {
   readonly trashMs: number;
   readonly trashedBytes: number;
   readonly trashedInodes: number;
+  /** In lists: directories that have used more than nine tenths of a limit of their quota; absent if none. */
+  readonly fullDirectories?: number;
   /** The directory of another volume at which it is attached; absent if at none. */
   readonly attached?: number;
 }
@@ -935,6 +965,15 @@ export const Query = Type.Union([
   Type.Object({ kind: Type.Literal('servers'), counts: Type.Boolean() }),
   Type.Object({ kind: Type.Literal('voters') }),
   /** Directories with a placement class of their own. `paths`: with paths, which reads all entries beside them. */
+  /** Quotas of a volume's directories, in the order of their numbers. */
+  Type.Object({
+    kind: Type.Literal('directory-quotas'),
+    volume: VolumeName,
+    after: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+    countMax: Type.Integer({ minimum: 1, maximum: 1_000 }),
+  }),
+  /** Quotas of directories that an inode counts against, the innermost first. */
+  Type.Object({ kind: Type.Literal('quotas-of'), inode: Inode }),
   Type.Object({ kind: Type.Literal('placement-classes'), paths: Type.Optional(Type.Literal(true)) }),
   /**
    * Volumes with a catalog of their own, removed ones too, and servers. `known`: version that the caller has; if the
@@ -1042,7 +1081,7 @@ export type CreateWithContentsCommand = CommandOf<'bear'>;
 /** Result of `bear`; short, because every session stores it. */
 export interface CreateWithContentsResult {
   readonly atNs: string;
-  /** The volume has a byte quota. */
+  /** A quota limits the bytes of one of them. */
   readonly limited: boolean;
   readonly files: Readonly<Record<string, FileCreationResult>>;
 }
@@ -1143,6 +1182,7 @@ export interface CommandResults extends RootCommandResults, VolumeCommandResults
   readonly 'server-zone': { readonly server: ServerInfo };
   readonly 'server-label': { readonly server: ServerInfo };
   readonly 'set-placement': Record<string, never>;
+  readonly 'set-quota': Record<string, never>;
   /** `directories`: those that got it. `next`: null at the end. */
   readonly 'inherit-placement': { readonly directories: readonly number[]; readonly next: string | null };
   readonly 'server-maintenance': { readonly server: ServerInfo };
@@ -1226,6 +1266,9 @@ export interface QueryResults extends MoveQueryResults {
   };
   readonly 'files-on': { readonly files: readonly PlacedFile[]; readonly more: boolean };
   /** `next`: resume point, null at the end. */
+  /** `next`: after which to continue, null at the end. */
+  readonly 'directory-quotas': { readonly quotas: readonly DirectoryQuota[]; readonly next: number | null };
+  readonly 'quotas-of': { readonly quotas: readonly DirectoryQuota[] };
   readonly 'placement-classes': { readonly classes: readonly DirectoryClass[] };
   readonly 'files-miscounted': {
     readonly files: readonly PlacedFile[];

@@ -35,6 +35,7 @@ export const EXPORTED_TABLES = [
   'requests',
   'trash',
   'directory_classes',
+  'directory_quotas',
   'junctions',
   'inodes',
   'retentions',

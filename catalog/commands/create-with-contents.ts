@@ -10,7 +10,7 @@ import { numberRuns } from '../../wire/reserved-numbers.ts';
 import { assertMayGain } from '../flags.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { nameCheck, timeCheck } from '../names.ts';
-import { assertBytesAllowed, assertInodeAllowed } from '../quota.ts';
+import { assertBytesAllowed, assertInodesAllowed, isOfBytes, quotasOf } from '../quota.ts';
 import { KIND_FILE, POLICIES } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { directoryOf } from '../tree.ts';
@@ -71,7 +71,7 @@ export function createFilesWithContents(
     }
   }
   creation.updateCountersAndDirectories();
-  return { atNs, limited: creation.hasByteQuota, files };
+  return { atNs, limited: creation.isLimited, files };
 }
 
 function sameMembers(a: readonly string[], b: readonly string[]): boolean {
@@ -89,6 +89,7 @@ class FileCreation {
   /** Created files by their servers. */
   readonly #created = new Map<string, number>();
   #volume: VolumeRow | null = null;
+  #isLimited = false;
   #inodes = 0;
   #bytes = 0;
 
@@ -101,8 +102,9 @@ class FileCreation {
       for (const inode of inodes) this.#ownReplicas.set(inode, replicas);
   }
 
-  get hasByteQuota(): boolean {
-    return this.#volume !== null && this.#volume.quotaBytes > 0;
+  /** Whether a quota bounds the growth of any of the files. */
+  get isLimited(): boolean {
+    return this.#isLimited;
   }
 
   create(file: NewFile): FileCreationResult {
@@ -116,8 +118,11 @@ class FileCreation {
     const accessedNs = timeCheck(file.accessedNs ?? this.#atNs);
     const modifiedNs = timeCheck(file.modifiedNs ?? this.#atNs);
     const changedNs = timeCheck(file.changedNs ?? this.#atNs);
-    assertInodeAllowed(volume);
-    assertBytesAllowed(volume, sizeBytes, 0);
+    const quotas = quotasOf(this.#tables, volume, directory.quota);
+    const isLimited = quotas.some(isOfBytes);
+    this.#isLimited ||= isLimited;
+    assertInodesAllowed(quotas);
+    assertBytesAllowed(quotas, sizeBytes, 0);
     const members = this.#ownReplicas.get(id) ?? this.#replicas;
     this.#assertMembers(id, members);
     const replicas = members.join(',');
@@ -133,10 +138,13 @@ class FileCreation {
       contentsEpoch: file.contents.epoch,
       contentsSeq: file.contents.seq,
       policy: volume.policy,
-      allowed: this.hasByteQuota ? sizeBytes : null,
+      allowed: isLimited ? sizeBytes : null,
       placement: directory.placement,
+      quota: directory.quota,
     });
     storeAcl(id);
+    // At once, because the next file may be in another directory with a quota.
+    this.#tables.quotas.charge(directory.quota, 1, sizeBytes);
     this.#tables.entries.insert(directory.id, name, id);
     this.#changedDirectories.add(directory.id);
     this.#created.set(replicas, (this.#created.get(replicas) ?? 0) + 1);

@@ -15,7 +15,7 @@ import { assertMayGain, assertMayLose, assertUnprotected } from '../flags.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { assertNotAttached } from '../junction-refusals.ts';
 import { targetCheck } from '../names.ts';
-import { allowedOfNew, assertInodeAllowed } from '../quota.ts';
+import { allowedOfNew, assertInodesAllowed, quotasOf } from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
@@ -82,8 +82,9 @@ export function nodeCreate(tables: Tables, spot: ResolvedName, node: Node, atNs:
   const kind = kindNumber(node.kind);
   const { mode, storeAcl } = inheritAcl(tables, directory, { mode: node.mode, umask: node.umask, kind });
   const volume = tables.volumes.row(directory.volume);
-  assertInodeAllowed(volume);
-  const { placement } = directory;
+  const { placement, quota } = directory;
+  const quotas = quotasOf(tables, volume, quota);
+  assertInodesAllowed(quotas);
   if (isFile) assertPlaced(volume.name, tables.classes.of(volume, placement), node.replicas ?? []);
   const id = tables.inodes.insert({
     volume: directory.volume,
@@ -103,8 +104,9 @@ export function nodeCreate(tables: Tables, spot: ResolvedName, node: Node, atNs:
     parent: isDirectory ? directory.id : null,
     orphanedNs: null,
     policy: isFile ? volume.policy : 0,
-    allowed: isFile ? allowedOfNew(volume) : null,
+    allowed: isFile ? allowedOfNew(quotas) : null,
     ...(isFile || isDirectory ? { placement } : {}),
+    quota,
     ...(node.id === undefined ? {} : { id: node.id }),
   });
   storeAcl(id);
@@ -135,7 +137,7 @@ export function removeLink(
   if (links === 0 && inode.kind !== KIND_FILE) tables.inodes.delete(inode);
   else if (links > 0) tables.inodes.setLinks(inode.id, links, null, atNs);
   else if (!moveToTrash(tables, inode, name, removal, atNs)) {
-    charge(tables.volumes, inode, -1, -chargeOf(inode));
+    charge(tables, inode, -1, -chargeOf(inode));
     tables.inodes.setLinks(inode.id, 0, atNs, atNs);
   }
   return links;
@@ -190,6 +192,12 @@ export function link(tables: Tables, command: CommandOf<'link'>, atNs: string): 
   const spot = resolveFreeName(tables, command.place);
   if (spot.directory.volume !== inode.volume) {
     throw new ServiceError('cross-volume', `Cannot link inode ${inode.id} of volume "${inode.volumeName}"`);
+  }
+  if (spot.directory.quota !== inode.quota) {
+    throw new ServiceError(
+      'cross-volume',
+      `Cannot link inode ${inode.id}: another quota of a directory counts there`,
+    );
   }
   assertUnprotected(tables, inode);
   assertMayGain(tables, spot.directory);

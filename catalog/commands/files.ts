@@ -4,7 +4,7 @@ import { attributesOf, contentsCompare } from '../attributes.ts';
 import { charge, chargeOf } from '../charges.ts';
 import { isAppendOnly, isImmutable, protectedError } from '../flags.ts';
 import { timeCheck } from '../names.ts';
-import { allowedOfNew, allowGrowth } from '../quota.ts';
+import { allowedOfNew, allowGrowth, quotaOfVolume } from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf, volumeOf } from '../tree.ts';
@@ -69,7 +69,8 @@ export function createOrphan(
     parent: null,
     orphanedNs: command.untilNs === undefined ? atNs : timeCheck(command.untilNs),
     policy: volume.policy,
-    allowed: allowedOfNew(volume),
+    // It counts against quotas of directories once it has a name.
+    allowed: allowedOfNew([quotaOfVolume(volume)]),
     placement: command.placement ?? 0,
   });
   if (command.note !== undefined) tables.xattrs.put(id, UPLOAD_NOTE, Buffer.from(command.note, 'base64'));
@@ -156,12 +157,7 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
       allowed,
     );
     if (changes && inode.orphanedNs === null) tables.inodes.noteModified(inode.id);
-    charge(
-      tables.volumes,
-      inode,
-      0,
-      chargeOf({ ...inode, sizeBytes: file.sizeBytes, allowed }) - chargeOf(inode),
-    );
+    charge(tables, inode, 0, chargeOf({ ...inode, sizeBytes: file.sizeBytes, allowed }) - chargeOf(inode));
     if (file.sizeBytes !== inode.sizeBytes) {
       tables.volumes.count(inode.volume, 0, file.sizeBytes - inode.sizeBytes);
     }

@@ -1,14 +1,16 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { CommandOf, CommandResults } from '../../wire/catalog-api.ts';
+import { chargeOf } from '../charges.ts';
 import { assertMayGain, assertMayLose } from '../flags.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { assertNotAttached } from '../junction-refusals.ts';
 import { KIND_DIRECTORY } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { isBelow, type ResolvedName } from '../walk.ts';
+import { moveCharge } from './directory-quotas.ts';
 import { nodeCreate, removeLink, resolveExistingName, resolveName } from './entries.ts';
 import { assertExpected } from './expectation.ts';
-import type { Removal } from './removal.ts';
+import { goesToTrash, type Removal } from './removal.ts';
 
 /** POSIX rename, with two variants of Linux's renameat2. */
 export function rename(tables: Tables, command: CommandOf<'rename'>, atNs: string): CommandResults['rename'] {
@@ -72,6 +74,7 @@ function move(
   assertMayLose(tables, from.directory, moved);
   if (replaced === undefined) assertMayGain(tables, to.directory);
   else assertMayLose(tables, to.directory, replaced);
+  moveCharge(tables, moved, to.directory, freedBy(tables, replaced, removal));
 
   tables.entries.delete(from.directory.id, from.name, from.inode.id);
   tables.inodes.touchDirectory(from.directory.id, isDirectory ? -1 : 0, atNs);
@@ -89,6 +92,18 @@ function move(
   return { replaced: replaced?.id ?? null };
 }
 
+/** What counts no longer against quotas once its entry is another inode's. */
+function freedBy(
+  tables: Tables,
+  replaced: InodeRow | undefined,
+  removal: Removal,
+): { readonly inodes: number; readonly bytes: number } {
+  const hasOtherNames = replaced?.kind !== KIND_DIRECTORY && replaced?.links !== 1;
+  if (replaced === undefined || hasOtherNames) return { inodes: 0, bytes: 0 };
+  if (goesToTrash(tables.volumes.row(replaced.volume), replaced, removal)) return { inodes: 0, bytes: 0 };
+  return { inodes: 1, bytes: chargeOf(replaced) };
+}
+
 function exchange(
   tables: Tables,
   from: ResolvedName & { inode: InodeRow },
@@ -97,6 +112,12 @@ function exchange(
 ): CommandResults['rename'] {
   const [a, b] = [from.inode, to.inode];
   if (a.id === b.id) return { replaced: null };
+  if (from.directory.quota !== to.directory.quota) {
+    throw new ServiceError(
+      'cross-volume',
+      `Cannot exchange "${from.name}" and "${to.name}": different quotas of directories count there`,
+    );
+  }
   const [aIsDirectory, bIsDirectory] = [a.kind === KIND_DIRECTORY, b.kind === KIND_DIRECTORY];
   if (aIsDirectory) assertOutside(tables, to.directory, a);
   if (bIsDirectory) assertOutside(tables, from.directory, b);

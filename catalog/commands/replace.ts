@@ -1,11 +1,11 @@
 import { ServiceError } from '../../base/errors.ts';
 import { type CommandOf, type CommandResults, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
 import { attributesOf } from '../attributes.ts';
-import { chargeOf } from '../charges.ts';
+import { chargeOf, chargeQuotas } from '../charges.ts';
 import { assertMayGain, assertMayLose, assertUnprotected } from '../flags.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { timeCheck } from '../names.ts';
-import { assertBytesAllowed, assertInodeAllowed } from '../quota.ts';
+import { assertBytesAllowed, assertInodesAllowed, isOfBytes, quotasOf } from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE, POLICIES } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
@@ -90,8 +90,9 @@ function createUnlinked(
     contentsEpoch: contents.epoch,
     contentsSeq: contents.seq,
     policy: volume.policy,
-    allowed: volume.quotaBytes > 0 ? sizeBytes : null,
+    allowed: quotasOf(tables, volume, directory.quota).some(isOfBytes) ? sizeBytes : null,
     placement: directory.placement,
+    quota: directory.quota,
   });
   tables.volumes.count(volume.id, 1, sizeBytes);
   tables.placements.addToCounts(replicas.join(','), 1);
@@ -110,9 +111,10 @@ function linkInPlaceOf(
   atNs: string,
 ): CommandResults['replace'] {
   const volume = tables.volumes.row(file.volume);
-  if (old === undefined || goesToTrash(volume, old, command)) assertInodeAllowed(volume);
+  const quotas = quotasOf(tables, volume, directory.quota);
+  if (old === undefined || goesToTrash(volume, old, command)) assertInodesAllowed(quotas);
   const isFreed = old?.links === 1 && !goesToTrash(volume, old, command);
-  assertBytesAllowed(volume, chargeOf(file), isFreed ? chargeOf(old) : 0);
+  assertBytesAllowed(quotas, chargeOf(file), isFreed ? chargeOf(old) : 0);
 
   // Upload metadata does not belong to the file.
   tables.xattrs.delete(file.id, UPLOAD_NOTE);
@@ -128,8 +130,9 @@ function linkInPlaceOf(
   setNewXattrs(tables, file.id, command.xattrs);
   // An upload was in no directory until now.
   if (file.placement !== directory.placement) tables.inodes.setPlacement(file.id, directory.placement);
+  if (file.quota !== directory.quota) tables.inodes.setQuota(file.id, directory.quota);
   tables.inodes.setLinks(file.id, 1, null, atNs);
-  tables.volumes.charge(file.volume, 1, chargeOf(file));
+  chargeQuotas(tables, directory, 1, chargeOf(file));
   if (old === undefined) {
     tables.entries.insert(directory.id, name, file.id);
   } else {

@@ -114,7 +114,7 @@ export function isSweepPending(tables: Tables): boolean {
 export function collectOrphan(tables: Tables, orphan: InodeRow): boolean {
   if (isShown(tables, orphan)) {
     // It can be recovered from the snapshot, so it leaves the trash.
-    charge(tables.volumes, orphan, -1, -chargeOf(orphan));
+    charge(tables, orphan, -1, -chargeOf(orphan));
     if (orphan.trashed) tables.trash.delete(orphan.id);
     tables.inodes.setOrphaned(orphan.id, KEPT_FOR_SNAPSHOT_NS);
     return false;

@@ -8,6 +8,7 @@ import { pathNames } from '../names.ts';
 import { KIND_DIRECTORY } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { volumeOf } from '../tree.ts';
+import { moveCharge } from './directory-quotas.ts';
 import { nodeCreate } from './entries.ts';
 
 const DIRECTORY_MODE = 0o755;
@@ -31,6 +32,7 @@ export function trashRestore(
     );
   }
   assertMayGain(tables, directory);
+  moveCharge(tables, inode, directory);
   tables.trash.delete(inode.id);
   tables.volumes.chargeTrash(inode.volume, -1, -chargeOf(inode));
   tables.inodes.setLinks(inode.id, 1, null, atNs);
@@ -70,7 +72,7 @@ export function trashEmpty(
       ? tables.trash.below(volume.id, pathCheck(path ?? '/'), null, countMax).map((row) => row.inode)
       : [trashedInode(tables, name, inode).id];
   for (const id of inodes) {
-    charge(tables.volumes, tables.inodes.existing(id), -1, -chargeOf(tables.inodes.existing(id)));
+    charge(tables, tables.inodes.existing(id), -1, -chargeOf(tables.inodes.existing(id)));
     tables.trash.delete(id);
     tables.inodes.setOrphaned(id, atNs);
   }

@@ -97,7 +97,7 @@ function importRequests({ sessions }: Tables, rows: readonly ExportedRow[]): voi
 
 /** Adds the inodes to all counters, once for each. */
 function count(tables: Tables, rows: readonly ExportedRow[]): void {
-  const { volumes, placements, inodes } = tables;
+  const { volumes, quotas, placements, inodes } = tables;
   const idColumn = EXPORTED.inodes.columns.indexOf('id');
   const files = new Map<string, number>();
   const named = { inodes: 0, bytes: 0 };
@@ -114,6 +114,7 @@ function count(tables: Tables, rows: readonly ExportedRow[]): void {
       sum.inodes += 1;
       sum.bytes += chargeOf(inode);
     }
+    if (isCounted(inode)) quotas.charge(inode.quota, 1, chargeOf(inode));
     if (inode.replicas === '') continue;
     placements.insert(inode.id, inode.replicas);
     files.set(inode.replicas, (files.get(inode.replicas) ?? 0) + 1);

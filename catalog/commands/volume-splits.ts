@@ -16,6 +16,7 @@ import { volumeOf } from '../tree.ts';
 import type { MoveRow } from '../volume-move-tables.ts';
 import type { VolumeRow } from '../volume-tables.ts';
 import { isBelow, pathInode } from '../walk.ts';
+import { leaveQuota, returnToQuota } from './directory-quotas.ts';
 import { addCatalog, refuseTakenName, settingsOf } from './volume-catalogs.ts';
 
 /** @param chosen the members of the new catalog if the command names none */
@@ -91,6 +92,8 @@ export function beginSplit(tables: Tables, move: MoveRow): string | null {
   tables.volumes.setSerial(volume, serial);
   // It keeps its parent here, for paths and for the check of renames; the copy is its own parent.
   tables.inodes.setVolume(directory, volume);
+  // Its own quota, if it has one, becomes that of the volume's root.
+  leaveQuota(tables, directory, outerQuota(tables, directory.parent));
   tables.splits.addDirectory(move.catalog, directory.id);
   tables.moves.enter({ ...move, volume, above: directory.parent }, 'splitting');
   tables.catalogs.nextVersion();
@@ -123,7 +126,11 @@ export function visitEntries(tables: Tables, move: MoveRow, countMax: number): M
 }
 
 /** @returns why the directory cannot become a volume; null if it can */
-function visitChild(tables: Tables, { catalog, volume, part }: MoveRow, child: InodeRow): string | null {
+function visitChild(
+  tables: Tables,
+  { catalog, volume, part, above }: MoveRow,
+  child: InodeRow,
+): string | null {
   const { inodes, splits } = tables;
   const isDirectory = child.kind === KIND_DIRECTORY;
   if (!isDirectory && child.links > 1) splits.addName(catalog, child.id);
@@ -133,6 +140,7 @@ function visitChild(tables: Tables, { catalog, volume, part }: MoveRow, child: I
   if (outside !== null)
     return `inode ${child.id} has the placement class of directory ${outside}, which is not in it: set or clear its own`;
   inodes.setVolume(child, volume);
+  leaveQuota(tables, child, outerQuota(tables, above));
   if (typeof child.retainNs === 'string') tables.volumes.noteRetained(volume, child.retainNs);
   if (isDirectory) splits.addDirectory(catalog, child.id);
   return null;
@@ -157,12 +165,19 @@ function checkSharedFiles(tables: Tables, move: MoveRow, countMax: number): Move
   return last === undefined || files.length < countMax ? null : { ...move, position: last.inode };
 }
 
+/** @param above the directory that the part is in @returns the quota against which the part does not count any more */
+function outerQuota(tables: Tables, above: number): number {
+  return tables.inodes.existing(above).quota;
+}
+
 /** What was visited becomes the other volume's again. @returns how far it came; null at the end */
 export function joinAgain(tables: Tables, move: MoveRow, countMax: number): MoveRow | null {
   const rows = tables.rows.numbers('inodes', move.position, countMax);
   for (const { first, volume } of rows) {
     if (volume !== move.volume) continue;
-    tables.inodes.setVolume(tables.inodes.existing(first), move.source);
+    const inode = tables.inodes.existing(first);
+    tables.inodes.setVolume(inode, move.source);
+    returnToQuota(tables, inode, outerQuota(tables, move.above));
   }
   const last = rows.at(-1);
   if (last !== undefined && rows.length === countMax) return { ...move, position: last.first };

@@ -311,14 +311,14 @@ function retention(text: string): number {
 }
 
 /** Parses a quota; 0 is refused: the catalog stores "no bound" as 0, which a user who writes 0 hardly means. */
-function quota(text: string): number {
+export function quota(text: string): number {
   if (text === 'none') return 0;
   const bytes = size(text);
   if (bytes === 0) throw new InvalidArgumentError('A quota is at least a byte; "none" ends it.');
   return bytes;
 }
 
-function quotaFiles(text: string): number {
+export function quotaFiles(text: string): number {
   return text === 'none' ? 0 : wholeNumber(1, Number.MAX_SAFE_INTEGER)(text);
 }
 

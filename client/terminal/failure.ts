@@ -59,11 +59,12 @@ const HINTS: Partial<Record<ErrorCode, string>> = {
   sealed: 'store the new contents as a new file: "leasehold put" replaces the old one under its name',
   'clock-fault': 'synchronize the clocks of the servers (NTP); "leasehold status" shows which one is off',
   'quota-exceeded':
-    'remove files, empty the trash ("leasehold trash empty NAME"), or raise the quota with "leasehold volume set NAME --quota SIZE"; "leasehold volume ls" shows it',
+    'remove files, empty the trash ("leasehold trash empty NAME"), or raise the quota with "leasehold volume set NAME --quota SIZE" or, of a directory, "leasehold quota set"; "leasehold volume ls" and "leasehold quota ls" show them',
   'no-space': '"leasehold status" shows the free space of each server; remove files, or add servers',
   integrity:
     'the data is damaged on all replicas that answered; start the missing servers: one of them may have an undamaged replica',
-  'cross-volume': '"leasehold cp" copies between volumes, with --recursive a directory',
+  'cross-volume':
+    '"leasehold cp" copies between volumes and directories with a quota, with --recursive a directory',
 };
 
 const NO_SNAPSHOT = /no snapshot ".*" of volume "(.*)"/;

@@ -9,6 +9,7 @@ import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import type { Delegations } from '../../client/cluster/delegations.ts';
 import type { FileLocks } from '../../client/cluster/file-locks.ts';
 import { volumeOf } from '../../client/cluster/remote-path.ts';
+import type { QueryResults, VolumeInfo } from '../../wire/catalog-api.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import { INODE_FLAGS } from '../../wire/inode-flags.ts';
 import { parseRetention, RETENTION_FORM } from '../../wire/retention.ts';
@@ -236,26 +237,50 @@ export function clusterBackend(
     async removeXattr(inode, name) {
       await command({ kind: 'remove-xattr', inode, name }, asOwner(inode));
     },
-    async space() {
-      const [{ volume: info }, { servers }, { servers: reported }] = await Promise.all([
+    async space(inode) {
+      const [{ volume: info }, { servers }, { servers: reported }, { quotas }] = await Promise.all([
         client.query({ kind: 'volume', name: volumeName }),
         client.query({ kind: 'servers', counts: false }),
         client.status(),
+        inode === undefined ? NO_QUOTAS : client.query({ kind: 'quotas-of', inode }).catch(noneIfUnknown),
       ]);
       for (const { id, disk } of reported) if (disk !== undefined) disks.set(id, disk);
       const { totalBytes, freeBytes } = spaceOf(servers, reported, info, (id) => disks.get(id) ?? id);
-      const { quotaBytes, quotaInodes, namedBytes, namedInodes, inodes } = info;
-      const leftBytes = quotaBytes === 0 ? Number.POSITIVE_INFINITY : Math.max(0, quotaBytes - namedBytes);
-      return {
-        totalBytes: quotaBytes === 0 ? totalBytes : Math.min(totalBytes, quotaBytes),
-        freeBytes: Math.min(freeBytes, leftBytes),
-        ...(leftBytes < freeBytes ? { isQuota: true as const } : {}),
-        inodes: quotaInodes === 0 ? inodes : namedInodes,
-        ...(quotaInodes === 0 ? {} : { freeInodes: Math.max(0, quotaInodes - namedInodes) }),
-      };
+      return [info, ...quotas].reduce<Space>(withinQuota, { totalBytes, freeBytes, inodes: info.inodes });
     },
     openFile: (inode, replicas, { seq }) =>
       clusterFile(client, inode, { replicas, since: seq, ...snapshotOption }),
+  };
+}
+
+const NO_QUOTAS: QueryResults['quotas-of'] = { quotas: [] };
+
+/** The file may not be created yet, or the server of an earlier release, which knows no quotas of directories. */
+function noneIfUnknown(error: unknown): QueryResults['quotas-of'] {
+  if (error instanceof ServiceError && (error.code === 'not-found' || error.code === 'bad-request'))
+    return NO_QUOTAS;
+  throw error;
+}
+
+/** Space by one more quota: as much as is left of it, if that is less. */
+function withinQuota(
+  space: Space,
+  {
+    quotaBytes,
+    quotaInodes,
+    namedBytes,
+    namedInodes,
+  }: Pick<VolumeInfo, 'quotaBytes' | 'quotaInodes' | 'namedBytes' | 'namedInodes'>,
+): Space {
+  const leftBytes = quotaBytes === 0 ? Number.POSITIVE_INFINITY : Math.max(0, quotaBytes - namedBytes);
+  const leftInodes = quotaInodes === 0 ? Number.POSITIVE_INFINITY : Math.max(0, quotaInodes - namedInodes);
+  const isLessBytes = leftBytes < space.freeBytes;
+  const isLessInodes = leftInodes < (space.freeInodes ?? Number.POSITIVE_INFINITY);
+  return {
+    ...space,
+    totalBytes: quotaBytes === 0 ? space.totalBytes : Math.min(space.totalBytes, quotaBytes),
+    ...(isLessBytes ? { freeBytes: leftBytes, isQuota: true as const } : {}),
+    ...(isLessInodes ? { freeInodes: leftInodes, inodes: namedInodes } : {}),
   };
 }
 

@@ -270,7 +270,7 @@ export class FileCalls {
       case FALLOC_FL_KEEP_SIZE: {
         const { sizeBytes } = await file.state();
         if (end <= sizeBytes) return this.#touch(file, caller);
-        const space = await this.#parts.backend.space();
+        const space = await this.#parts.backend.space(file.inode);
         this.#files.freeSpace.update(space);
         const { freeBytes, isQuota } = space;
         if (end - sizeBytes > freeBytes) {

@@ -27,8 +27,9 @@ import { Paths } from './paths.ts';
 
 const WORKERS = 64;
 const START_LIMIT_MS = 15_000;
-/** After this time `statfs` answers for the mounted volume. */
+/** After this time, or this share of a call's limit, `statfs` answers for the mounted volume. */
 const VOLUME_LIMIT_MS = 1_000;
+const VOLUME_LIMIT_SHARE = 1 / 4;
 /** Entries of a directory per call: about as many as the kernel's buffer holds. */
 const PAGE_COUNT = 512;
 /** FUSE_CAP_POSIX_ACL and FUSE_CAP_DONT_MASK of libfuse. */
@@ -292,7 +293,7 @@ class Binding {
       releasedir: (_path, fd, cb) => this.#answer(cb, () => calls.releaseDirectory(Number(fd))),
       // Its waits have limits of their own, after which it has an answer.
       statfs: (path, cb) =>
-        this.#answer(cb, async () => toStatfs(await calls.space(await this.#inVolume(path))), false),
+        this.#answer(cb, async () => toStatfs(await calls.space(await this.#inodeOrRoot(path))), false),
     };
     Object.assign(operations, this.#lockOperations(context));
     if (!this.#options.xattrs) return operations;
@@ -351,12 +352,12 @@ class Binding {
     return withDeadline(world, promise, limitMs, what, deadlineOf);
   }
 
-  /** An inode of the path's volume; the mounted volume's root if that is not known in time. */
-  async #inVolume(path: string): Promise<number> {
+  /** The inode at a path; the mounted volume's root if that is not known in time. */
+  async #inodeOrRoot(path: string): Promise<number> {
     const { root } = this.#calls;
-    if (!this.#calls.hasEntered()) return root;
-    const found = withDeadline(this.#options.world, this.#paths.inode(path), VOLUME_LIMIT_MS, 'A look-up');
-    return found.catch(() => root);
+    const { world, limitMs } = this.#options;
+    const waitMs = Math.min(VOLUME_LIMIT_MS, limitMs * VOLUME_LIMIT_SHARE);
+    return withDeadline(world, this.#paths.inode(path), waitMs, 'A look-up').catch(() => root);
   }
 
   #done(cb: Answer<void>, call: () => Promise<unknown>): void {

@@ -50,7 +50,6 @@ export function nestedCalls(volumes: NestedVolumes): Omit<FileSystem, 'trackErro
   };
   return {
     root,
-    hasEntered: () => volumes.fileSystems().length > 1,
     findsNumbers,
     ...routed(of, ['setFlags', 'touchStatus', 'space'] as const),
     ...routed(

@@ -74,6 +74,7 @@ const DURABLE_KINDS: ReadonlySet<Command['kind']> = new Set([
   'server-zone',
   'server-label',
   'set-placement',
+  'set-quota',
   'inherit-placement',
   'server-maintenance',
   'cluster-set',

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
-import { assertBytesAllowed, assertInodeAllowed } from '../../catalog/quota.ts';
+import { assertBytesAllowed, assertInodesAllowed, shownQuotas } from '../../catalog/quota.ts';
 import type { Attributes, CommandResults, Expectation, NewXattrs, Place } from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
 import {
@@ -61,6 +61,7 @@ const NAME_REFUSALS: ReadonlySet<ErrorCode> = new Set([
   'is-directory',
   'not-directory',
 ]);
+const NO_QUOTAS = { quotas: [] } as const;
 /** The garbage collector removes a file with this time in its next round. */
 const EXPIRED_NS = '0';
 
@@ -171,7 +172,7 @@ export class NewFiles {
       throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
     }
     await precondition.check(current);
-    if (announcedBytes !== null) await this.#assertQuota(path.volume, current, announcedBytes);
+    if (announcedBytes !== null) await this.#assertQuota(parent, current, announcedBytes);
     return parent;
   }
 
@@ -198,18 +199,22 @@ export class NewFiles {
     return (await this.#gateway[execute](command)).attributes;
   }
 
-  /** @throws ServiceError `quota-exceeded` if the volume has no space now; the command that gives the name decides */
+  /** @throws ServiceError `quota-exceeded` if a quota has no space now; the command that gives the name decides */
   async #assertQuota(
-    volumeName: string,
+    { volume: name, quota }: Pick<Attributes, 'volume' | 'quota'>,
     replaced: Attributes | null,
     bytes: number,
     removal: Removal = {},
   ): Promise<void> {
-    const { volume } = await this.#gateway.queryCatalog({ kind: 'volume', name: volumeName });
+    const [{ volume }, { quotas: ofDirectories }] = await Promise.all([
+      this.#gateway.queryCatalog({ kind: 'volume', name }),
+      quota === undefined ? NO_QUOTAS : this.#gateway.queryCatalog({ kind: 'quotas-of', inode: quota }),
+    ]);
+    const quotas = shownQuotas(volume, ofDirectories);
     const isKept = volume.trashMs > 0 && removal.trash !== false;
     const isFreed = replaced !== null && replaced.links === 1 && !isKept;
-    if (replaced === null) assertInodeAllowed(volume);
-    assertBytesAllowed(volume, bytes, isFreed ? (replaced.allowedBytes ?? replaced.sizeBytes) : 0);
+    if (replaced === null) assertInodesAllowed(quotas);
+    assertBytesAllowed(quotas, bytes, isFreed ? (replaced.allowedBytes ?? replaced.sizeBytes) : 0);
   }
 
   runAsUpload<Result>(work: () => Promise<Result>): Promise<Result> {
@@ -305,13 +310,14 @@ export class NewFiles {
 
   /** Creates the file with contents, under its name. Returns null if it must be staged instead. */
   async #nameWhole(
-    { parent: { uid, gid, placement }, bytes }: Extract<ReceivedFile, { kind: 'whole' }>,
+    { parent, bytes }: Extract<ReceivedFile, { kind: 'whole' }>,
     { path, place, precondition, commands, removal, xattrsOf }: Change,
   ): Promise<NamedFile | null> {
+    const { uid, gid } = parent;
     let stored = null as StoredContents | null;
     const change = async (expect: Expectation): Promise<CommandResults['replace-with-contents'] | null> => {
       // After the first check of conditions and quota, so that a refusal leaves no contents.
-      stored ??= await this.#storeWhole(path, bytes, placement, removal);
+      stored ??= await this.#storeWhole(path, bytes, parent, removal);
       if (stored === null) return null;
       const file = { mode: FILE_MODE, uid, gid, ...stored, ...fieldOf(xattrsOf(stored)) };
       const command = { kind: 'replace-with-contents', place, ...file, expect, ...removal } as const;
@@ -353,15 +359,16 @@ export class NewFiles {
   async #storeWhole(
     path: FilePath,
     bytes: Buffer,
-    placement: number | undefined,
+    parent: Attributes,
     removal: Removal,
   ): Promise<StoredContents | null> {
     if (this.#wholeFiles === null) return null;
-    if (await this.#wholeFiles.mayExceedQuota(path.volume, bytes.length)) {
+    const isInQuota = parent.quota !== undefined;
+    if (isInQuota || (await this.#wholeFiles.mayExceedQuota(path.volume, bytes.length))) {
       const replaced = await attributesAt(this.#gateway, path, { follow: true, live: false });
-      await this.#assertQuota(path.volume, replaced, bytes.length, removal);
+      await this.#assertQuota(parent, replaced, bytes.length, removal);
     }
-    return this.#wholeFiles.store(path.volume, bytes, placement);
+    return this.#wholeFiles.store(path.volume, bytes, parent.placement);
   }
 
   /** Returns what an earlier request with this key has stored, made durable; null if the catalog remembers none. */

@@ -163,4 +163,10 @@ function registerVolumeMetrics(metrics: MetricsRegistry, volumes: () => readonly
     ({ quotaInodes }) => quotaInodes,
     ({ quotaInodes }) => quotaInodes > 0,
   );
+  // Directories are many, and their names are not public.
+  each(
+    'leasehold_volume_full_directories',
+    'Directories of a volume that have used more than nine tenths of their quota',
+    ({ fullDirectories = 0 }) => fullDirectories,
+  );
 }

@@ -1,7 +1,17 @@
 import type { CatalogDatabase } from '../../catalog/schema.ts';
 
-/** Removes from a database of today what version 13 added. */
+/** Removes from a database of today what version 14 added. */
+export function asVersion13(db: CatalogDatabase): void {
+  db.exec(`
+    DROP TABLE directory_quotas;
+    ALTER TABLE inodes DROP COLUMN quota;
+    PRAGMA user_version = 13;
+  `);
+}
+
+/** And what version 13 added. */
 export function asVersion12(db: CatalogDatabase): void {
+  asVersion13(db);
   db.exec(`
     DROP TABLE split_inodes;
     DROP INDEX frozen_volumes;

@@ -335,6 +335,16 @@ const serverCommand: fc.Arbitrary<Command> = fc.oneof(
     ),
   }),
   fc.record({
+    kind: fc.constant('set-quota' as const),
+    inode,
+    quota: fc.option(
+      fc.record(
+        { quotaBytes: fc.constantFrom(0, 4_000), quotaInodes: fc.constantFrom(0, 4) },
+        { requiredKeys: [] },
+      ),
+    ),
+  }),
+  fc.record({
     kind: fc.constant('inherit-placement' as const),
     inode,
     after: fc.constantFrom('', 'a'),

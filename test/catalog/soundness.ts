@@ -124,5 +124,31 @@ export function assertSound(db: CatalogDatabase): void {
     `SELECT i.volume FROM retentions r JOIN inodes i ON i.id = r.inode JOIN volumes v ON v.id = i.volume
      WHERE r.until_ns > v.retained_ns`,
   );
+  none(
+    'A quota belongs to a directory, which counts against it, or outlasts it for files in the trash',
+    `SELECT q.* FROM directory_quotas q LEFT JOIN inodes i ON i.id = q.directory
+     WHERE i.id IS NULL AND NOT EXISTS (SELECT 1 FROM inodes f JOIN trash t ON t.inode = f.id WHERE f.quota = q.directory)
+         AND NOT EXISTS (SELECT 1 FROM directory_quotas e WHERE e.enclosing = q.directory)
+       OR i.id IS NOT NULL AND (i.kind <> 2 OR i.volume <> q.volume OR i.quota <> i.id OR i.parent <> i.id AND
+         q.enclosing <> (SELECT p.quota FROM inodes p WHERE p.id = i.parent))`,
+  );
+  none(
+    'Every name without a quota of its own counts against the quota of its directory',
+    `SELECT i.* FROM entries e JOIN inodes i ON i.id = e.inode JOIN inodes p ON p.id = e.parent
+     WHERE i.quota <> p.quota AND NOT EXISTS (SELECT 1 FROM directory_quotas q WHERE q.directory = i.id)`,
+  );
+  for (const [column, value] of [
+    ['named_inodes', '1'],
+    ['named_bytes', '(i.kind = 1) * MAX(i.size, COALESCE(i.allowed, 0))'],
+  ])
+    none(
+      `A directory with a quota counts what is in it and in those in it: ${column}`,
+      `WITH RECURSIVE counts (directory, n) AS (
+         SELECT i.quota, ${value} FROM inodes i JOIN directory_quotas q ON q.directory = i.quota
+         WHERE i.orphaned_ns IS NULL OR i.id IN (SELECT inode FROM trash)
+         UNION ALL SELECT q.enclosing, c.n FROM counts c JOIN directory_quotas q USING (directory) WHERE q.enclosing > 0)
+       SELECT * FROM directory_quotas q
+       WHERE ${column} <> (SELECT COALESCE(SUM(n), 0) FROM counts c WHERE c.directory = q.directory)`,
+    );
   none('Attributes belong to inodes', 'SELECT * FROM xattrs WHERE inode NOT IN (SELECT id FROM inodes)');
 }

@@ -18,6 +18,7 @@ const OF_VOLUME: Readonly<Record<string, string>> = {
   reserved: 'volume = ? ORDER BY first',
   trash: 'volume = ? ORDER BY inode',
   directory_classes: 'volume = ? ORDER BY directory',
+  directory_quotas: 'volume = ? ORDER BY directory',
   junctions: 'inode IN (SELECT id FROM inodes WHERE volume = ?) ORDER BY inode',
   snapshots: 'volume = ? ORDER BY serial',
   sweeps: 'volume = ? ORDER BY serial',
