@@ -127,6 +127,8 @@ export class DifferenceApplier {
     const inode = this.#copyOf(node.inode);
     if (node.kind === 'directory') return this.#setLater(inode, node, false);
     const place = hasOther ? await this.#files.onlyPlaceOf(inode) : null;
+    // At the source the directory may have changed in nothing.
+    if (place !== null) await this.#keepLater(place.parent);
     const change = async (): Promise<void> => {
       if (place !== null)
         this.#copies.set(node.inode, await this.#files.replace(inode, node, place, contents));
@@ -141,6 +143,14 @@ export class DifferenceApplier {
         resolve();
       }),
     );
+  }
+
+  /** A directory gets the attributes back that it has now, unless it gets others. */
+  async #keepLater(inode: number): Promise<void> {
+    if (inode === this.#staging || this.#directories.has(inode)) return;
+    const { attributes } = await this.#client.query({ kind: 'attributes', inode }, this.#call);
+    const { mode, uid, gid, modifiedNs } = attributes;
+    this.#directories.set(inode, { attributes: { mode, uid, gid, modifiedNs, xattrs: null }, isNew: false });
   }
 
   #setLater(inode: number, { mode, uid, gid, modifiedNs, xattrs }: Node, isNew: boolean): void {
@@ -204,12 +214,7 @@ export class DifferenceApplier {
   }
 
   async #makeStaging(): Promise<number> {
-    const { root } = this.#target;
-    if (!this.#directories.has(root)) {
-      const { attributes } = await this.#client.query({ kind: 'attributes', inode: root }, this.#call);
-      const { mode, uid, gid, modifiedNs } = attributes;
-      this.#directories.set(root, { attributes: { mode, uid, gid, modifiedNs, xattrs: null }, isNew: false });
-    }
+    await this.#keepLater(this.#target.root);
     const made = await this.#client.command(
       { kind: 'make-directory', place: this.#stagingPlace(), mode: 0o700, uid: 0, gid: 0 },
       this.#call,
@@ -229,7 +234,9 @@ export class DifferenceApplier {
         if (what === 'file') await this.#client.command({ kind: 'unlink', place, trash: false }, this.#call);
         else await this.#client.command({ kind: 'remove-directory', place }, this.#call);
       });
-      if (what === 'gone-directory') this.#copies.delete(inode);
+      if (what !== 'gone-directory') continue;
+      this.#directories.delete(this.#copyOf(inode));
+      this.#copies.delete(inode);
     }
     await this.drain();
     this.#staged.clear();

@@ -77,7 +77,7 @@ export class TargetFiles {
   }
 
   /** @returns the place of a file; null if it has several, or none */
-  async onlyPlaceOf(inode: number): Promise<Place | null> {
+  async onlyPlaceOf(inode: number): Promise<Extract<Place, { parent: number }> | null> {
     const client = this.#client;
     const { attributes } = await client.query({ kind: 'attributes', inode }, this.#call);
     const [found] = (await client.query({ kind: 'paths', inodes: [inode] }, this.#call)).paths;

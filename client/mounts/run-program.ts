@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { systemWorld } from '../../world/system-world.ts';
 import { formatDuration } from '../terminal/quantities.ts';
 
 export type RunResult =
@@ -19,17 +20,17 @@ export function run(
 ): Promise<RunResult> {
   return new Promise((resolve) => {
     const child = execFile(program, [...argv], (error, stdout, stderr) => {
-      clearTimeout(limit);
+      limit.cancel();
       if (error === null) resolve({ kind: 'done', output: `${stderr}${stdout}`.trim() });
       else if (error.code === 'ENOENT') resolve({ kind: 'missing' });
       else resolve({ kind: 'failed', output: (stderr || stdout || error.message).trim() });
     });
-    const limit = setTimeout(() => {
+    const limit = systemWorld.after(timeoutMs, () => {
       child.kill('SIGKILL');
       child.unref();
       child.stdout?.destroy();
       child.stderr?.destroy();
       resolve({ kind: 'failed', output: `it took longer than ${formatDuration(timeoutMs)}` });
-    }, timeoutMs);
+    });
   });
 }

@@ -112,6 +112,7 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   'client/mounts/mount-process.ts': 'starts the process of a mount',
   'client/terminal/output.ts': 'the terminal',
   'client/terminal/signals.ts': 'the terminal',
+  'client/mounts/run-program.ts': 'bounds programs of the system',
   'client/mounts/unmount.ts': 'ends the process of a mount',
   'client/transfer/atomic-file.ts': 'files that commands write',
   'fuse/main.ts': 'the process of a mount',

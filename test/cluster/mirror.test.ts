@@ -141,6 +141,23 @@ test('a volume with contents of its own is replaced on demand only', async () =>
   await compareLatest('small', 'used');
 });
 
+test('a directory keeps its times when only contents of its files have changed', async () => {
+  await Promise.all([near.createVolume('times'), far.createVolume('times')]);
+  const changes = new RandomChanges(nearClient, 'times', new Prng(3));
+  const place = { volume: 'times', path: '/directory' };
+  await nearClient.command({ kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 });
+  await changes.put('/directory/file', 'before');
+  const words = ['mirror', 'times', '--to', to, '--once'];
+  await cli(near, ...words);
+  const { inode } = await nearClient.resolve('times', '/directory/file');
+  const file = nearClient.openFile(inode);
+  await file.write(0, Buffer.from('after!'));
+  await file.flush();
+  await file.settle();
+  await cli(near, ...words);
+  assert.equal(await compareLatest('times'), 2);
+});
+
 test('the copy takes over, and gives back the differences', async () => {
   await Promise.all([near.createVolume('service'), far.createVolume('service')]);
   const changes = new RandomChanges(nearClient, 'service', new Prng(21));
