@@ -1,4 +1,3 @@
-import { assert } from '../base/assert.ts';
 import type { Statements } from './statements.ts';
 
 /** Quotas of directories in each other, at most: a change of an inode counts against each. */
@@ -51,7 +50,6 @@ export class DirectoryQuotaTables {
       // Inodes that do not count may name a quota that has ended.
       if (row === undefined) break;
       rows.push(row);
-      assert(rows.length <= NESTED_QUOTAS_MAX, 'Quotas of directories are nested to a bounded depth');
       directory = row.enclosing;
     }
     return rows;
@@ -125,6 +123,11 @@ export class DirectoryQuotaTables {
 
   delete(directory: number): void {
     this.#statements.run('DELETE FROM directory_quotas WHERE directory = ?', directory);
+  }
+
+  /** Quotas of removed directories may be outside the runs of the volume's numbers; nothing counts against them now. */
+  forgetVolume(volume: number): void {
+    this.#statements.run('DELETE FROM directory_quotas WHERE volume = ?', volume);
   }
 
   /** Adds to the counts of a directory's quota and of those that it is in; ends those that nothing counts against. */

@@ -64,6 +64,15 @@ export class EntryTables {
     return row?.name;
   }
 
+  /** Names of inodes with one name, all in a directory: reads its entries once, as `nameIn` for one of them. */
+  namesIn(parent: number, inodes: readonly number[]): Map<number, string> {
+    const rows = this.#statements.all<{ inode: number; name: string }>(
+      'SELECT inode, name FROM entries WHERE parent = ? AND inode IN (SELECT value FROM json_each(?))',
+      ...[parent, JSON.stringify(inodes)],
+    );
+    return new Map(rows.map(({ inode, name }) => [inode, name]));
+  }
+
   hasChildren(parent: number): boolean {
     return this.#statements.get('SELECT 1 FROM entries WHERE parent = ? LIMIT 1', parent) !== undefined;
   }

@@ -25,7 +25,7 @@ export function forgetRows(tables: Tables, move: MoveRow, countMax: number): Mov
       forgetVolume(tables, move);
       return null;
     }
-    left -= forgetRun(tables, run, left);
+    left -= forgetRun(tables, move.volume, run, left);
     if (left <= 0) break;
     position = run.last;
   }
@@ -33,11 +33,11 @@ export function forgetRows(tables: Tables, move: MoveRow, countMax: number): Mov
 }
 
 /** @returns how many rows were deleted; as many as allowed if there may be more */
-function forgetRun({ rows, inodes }: Tables, run: NumberRun, countMax: number): number {
+function forgetRun({ rows, inodes }: Tables, volume: number, run: NumberRun, countMax: number): number {
   let left = countMax;
   for (const table of BY_NUMBER) {
     if (left === 0) return countMax;
-    left -= rows.delete(table, run, left);
+    left -= rows.delete(table, volume, run, left);
   }
   for (const id of left === 0 ? [] : inodes.within(run, left)) {
     inodes.forget(inodes.existing(id));
@@ -46,7 +46,8 @@ function forgetRun({ rows, inodes }: Tables, run: NumberRun, countMax: number): 
   return countMax - left;
 }
 
-function forgetVolume({ sweeps, snapshots, volumes }: Tables, { volume }: MoveRow): void {
+function forgetVolume({ quotas, sweeps, snapshots, volumes }: Tables, { volume }: MoveRow): void {
+  quotas.forgetVolume(volume);
   sweeps.forgetVolume(volume);
   snapshots.forgetVolume(volume);
   volumes.delete(volume);

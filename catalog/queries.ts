@@ -34,7 +34,7 @@ import { directoryOf, inodeOf, treeAt, treeByName, volumeOf } from './tree.ts';
 import { DELETIONS_VERSION } from './versions.ts';
 import { volumeExport } from './volume-export.ts';
 import type { VolumeRow } from './volume-tables.ts';
-import { directoryPath, pathInode, pathTo } from './walk.ts';
+import { directoryPath, directoryPaths, pathInode, pathTo } from './walk.ts';
 
 type FoundPath = QueryResults['paths']['paths'][number];
 
@@ -142,13 +142,13 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
     case 'directory-quotas': {
       const rows = tables.quotas.ofVolume(volumeOf(tables, query.volume).id, query.after, query.countMax);
       return {
-        quotas: rows.map((row) => directoryQuotaOf(tables, row)),
+        quotas: directoryQuotasOf(tables, rows),
         next: rows.length < query.countMax ? null : (rows.at(-1)?.directory ?? null),
       };
     }
     case 'quotas-of': {
       const rows = tables.quotas.chain(inodeOf(tables, query.inode).quota);
-      return { quotas: rows.map((row) => directoryQuotaOf(tables, row)) };
+      return { quotas: directoryQuotasOf(tables, rows) };
     }
     case 'placement-classes':
       return { classes: tables.classes.all().map((row) => directoryClassOf(tables, row, query.paths)) };
@@ -242,12 +242,16 @@ function directoryClassOf(
   return { directory, volume: name, ...path, ...placementClassOf(row), ...count };
 }
 
-function directoryQuotaOf(
-  tables: Tables,
-  { directory, volume, enclosing: _, ...quota }: DirectoryQuotaRow,
-): DirectoryQuota {
-  const path = directoryPath(tables, directory);
-  return { directory, volume: tables.volumes.row(volume).name, ...(path === null ? {} : { path }), ...quota };
+function directoryQuotasOf(tables: Tables, rows: readonly DirectoryQuotaRow[]): DirectoryQuota[] {
+  const paths = directoryPaths(
+    tables,
+    rows.map(({ directory }) => directory),
+  );
+  return rows.map(({ directory, volume, enclosing: _, ...quota }) => {
+    const path = paths.get(directory);
+    const name = tables.volumes.row(volume).name;
+    return { directory, volume: name, ...(path === undefined ? {} : { path }), ...quota };
+  });
 }
 
 function placedFiles(tables: Tables, rows: readonly PlacedRow[], settings = false): PlacedFile[] {

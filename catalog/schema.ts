@@ -586,6 +586,8 @@ const DIRECTORY_QUOTAS = `
   ) STRICT;
   CREATE INDEX directory_quotas_of_volume ON directory_quotas (volume, directory);
   CREATE INDEX enclosed_quotas ON directory_quotas (enclosing) WHERE enclosing > 0;
+  CREATE INDEX full_quotas ON directory_quotas (volume) WHERE quota_bytes > 0 AND named_bytes * 10 > quota_bytes * 9
+    OR quota_inodes > 0 AND named_inodes * 10 > quota_inodes * 9;
   -- the directory whose quota the inode counts against, if it has one still; 0: its volume's alone
   ALTER TABLE inodes ADD COLUMN quota INTEGER NOT NULL DEFAULT 0;
 `;

@@ -79,13 +79,17 @@ export class VolumeRowTables {
     this.#statements.run(`UPDATE ${table} SET ${set} WHERE id = ?`, ...row, id);
   }
 
-  /** Deletes rows of a run. @returns their number */
-  delete(table: ShapedTable, run: NumberRun, countMax: number): number {
+  /**
+   * Deletes rows of a run. It also has numbers of directories that other volumes had: their quotas outlast them.
+   * @returns their number
+   */
+  delete(table: ShapedTable, volume: number, run: NumberRun, countMax: number): number {
     const { key } = EXPORTED[table];
     const [number] = key;
+    const isOwn = table === 'directory_quotas' ? 'volume = ?' : '? > 0';
     const found = this.#statements.all<Readonly<Record<string, string | number>>>(
-      `SELECT ${key.join(', ')} FROM ${table} WHERE ${number} >= ? AND ${number} <= ? LIMIT ?`,
-      ...[run.first, run.last, countMax],
+      `SELECT ${key.join(', ')} FROM ${table} WHERE ${number} >= ? AND ${number} <= ? AND ${isOwn} LIMIT ?`,
+      ...[run.first, run.last, volume, countMax],
     );
     const isKey = key.map((column) => `${column} = ?`).join(' AND ');
     for (const row of found)

@@ -122,6 +122,25 @@ export function directoryPath(tables: Tables, id: number): string | null {
   return name === undefined ? null : pathTo(tables, tables.inodes.existing(parent), name);
 }
 
+/** Like `directoryPath` for many: reads the entries of each directory that they are in once, and of those above. */
+export function directoryPaths(tables: Tables, ids: readonly number[]): Map<number, string> {
+  const paths = new Map<number, string>();
+  const byParent = new Map<number, number[]>();
+  for (const id of ids) {
+    const parent = tables.inode(id)?.parent;
+    if (parent === id) paths.set(id, '/');
+    else if (parent !== undefined) byParent.set(parent, [...(byParent.get(parent) ?? []), id]);
+  }
+  const above = byParent.size === 0 ? paths : directoryPaths(tables, [...byParent.keys()]);
+  for (const [parent, children] of byParent) {
+    const prefix = above.get(parent);
+    if (prefix === undefined) continue;
+    for (const [id, name] of tables.entries.namesIn(parent, children))
+      paths.set(id, prefix === '/' ? `/${name}` : `${prefix}/${name}`);
+  }
+  return paths;
+}
+
 /** @returns whether `directory` is or lies below `ancestor` */
 export function isBelow(tables: Tables, directory: InodeRow, ancestor: InodeRow): boolean {
   let here = directory;

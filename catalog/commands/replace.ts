@@ -9,6 +9,7 @@ import { assertBytesAllowed, assertInodesAllowed, isOfBytes, quotasOf } from '..
 import { KIND_DIRECTORY, KIND_FILE, POLICIES } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
+import { DIRECTORY_QUOTAS_VERSION } from '../versions.ts';
 import type { ResolvedName } from '../walk.ts';
 import { inheritAcl } from './acls.ts';
 import { MODE_SETGID, removeLink, resolveName } from './entries.ts';
@@ -112,8 +113,10 @@ function linkInPlaceOf(
 ): CommandResults['replace'] {
   const volume = tables.volumes.row(file.volume);
   const quotas = quotasOf(tables, volume, directory.quota);
-  if (old === undefined || goesToTrash(volume, old, command)) assertInodesAllowed(quotas);
   const isFreed = old?.links === 1 && !goesToTrash(volume, old, command);
+  // Members of earlier releases do not count a file that replaces one with other names.
+  if (!isFreed && ((old?.links ?? 1) === 1 || tables.version.current >= DIRECTORY_QUOTAS_VERSION))
+    assertInodesAllowed(quotas);
   assertBytesAllowed(quotas, chargeOf(file), isFreed ? chargeOf(old) : 0);
 
   // Upload metadata does not belong to the file.

@@ -69,9 +69,18 @@ export async function baseOf(
 ): Promise<Link> {
   const { links, unreadable } = await readLinks(store, secret);
   const { root } = (await client.query({ kind: 'volume', name: volume }, call)).volume;
-  const base = latestOf(
-    links.filter(({ begin }) => begin.root === root && (since === 'last' || begin.snapshot.name === since)),
+  const { snapshots } = await client.query({ kind: 'snapshots', volume }, call);
+  // Another cluster's volume may have the same number, and snapshots with the same serials.
+  const isThere = ({ begin: { snapshot } }: Link): boolean =>
+    snapshots.some(
+      ({ serial, name, madeNs }) =>
+        serial === snapshot.serial && name === snapshot.name && madeNs === snapshot.madeNs,
+    );
+  const found = links.filter(
+    ({ begin }) => begin.root === root && (since === 'last' || begin.snapshot.name === since),
   );
+  // A backup whose last answer was lost may be there, although it has failed and has removed its snapshot.
+  const base = latestOf(found.filter(isThere)) ?? latestOf(found);
   const what = since === 'last' ? `volume "${volume}"` : `snapshot ${volume}@${since}`;
   if (base === undefined) {
     const [bad] = unreadable;
@@ -82,14 +91,9 @@ export async function baseOf(
         : `${bad.name} cannot be read: ${bad.why}`,
     );
   }
-  const { name, serial, madeNs } = base.begin.snapshot;
-  const { snapshots } = await client.query({ kind: 'snapshots', volume }, call);
-  // Another cluster's volume may have the same number, and snapshots with the same serials.
-  const isBase = (one: SnapshotInfo): boolean =>
-    one.serial === serial && one.name === name && one.madeNs === madeNs;
-  if (snapshots.some(isBase)) return base;
+  if (isThere(base)) return base;
   throw preconditionFailure(
-    `Cannot make an increment of ${base.name}: its snapshot ${volume}@${name} was removed`,
+    `Cannot make an increment of ${base.name}: its snapshot ${volume}@${base.begin.snapshot.name} was removed`,
     'make a full backup, without --since',
   );
 }

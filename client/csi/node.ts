@@ -183,11 +183,12 @@ export class Node {
   async #unpublish(directory: string): Promise<void> {
     const { state } = this.#options;
     const published = await state.published(directory);
-    await unmountAll(directory, ({ kind }) => kind === 'dead');
+    await this.#staged.unpublish(directory);
     const staged = published === null ? null : await state.staged(published.staging);
     if (staged?.ephemeral) await this.#deleteEphemeral(staged);
-    await removeDirectory(directory);
+    // First: a repair would mount it again at a directory that cannot be removed.
     await state.removePublished(directory);
+    await removeDirectory(directory);
   }
 
   async #deleteEphemeral({ directory: staging, tree, tokenFile }: StagedVolume): Promise<void> {

@@ -15,6 +15,7 @@ import {
   makeDirectory,
   type Probe,
   probe,
+  removeDirectory,
   unmountAll,
 } from './mount-points.ts';
 import type { Mounter } from './mounter.ts';
@@ -145,7 +146,23 @@ export class StagedVolumes {
   }
 
   async #publishAll(directory: string): Promise<void> {
-    for (const published of await this.#options.state.publishedOf(directory)) await this.publish(published);
+    const failures: unknown[] = [];
+    // One that cannot be published keeps no other from it.
+    for (const published of await this.#options.state.publishedOf(directory))
+      await this.publish(published).catch((error: unknown) => failures.push(error));
+    if (failures.length > 0) throw failures[0];
+  }
+
+  /** Removes all mounts of a volume at a pod's directory, and what a killed plugin has left of preparing one. */
+  async unpublish(directory: string): Promise<void> {
+    await unmountAll(directory, isDead);
+    const via = this.#via(directory);
+    await unmountAll(via, () => true);
+    await removeDirectory(via);
+  }
+
+  #via(directory: string): string {
+    return this.#options.state.mountPoint(`for ${directory}`);
   }
 
   /**
@@ -162,7 +179,7 @@ export class StagedVolumes {
     }
     if (mounted !== null && (!isVolumeMount(mounted) || (await probe(directory)).kind !== 'dead'))
       throw new CallFailure('ALREADY_EXISTS', `"${directory}" has another mount already: ${mounted.source}`);
-    await bind(staging, directory, this.#options.state.mountPoint(`for ${directory}`), readOnly);
+    await bind(staging, directory, this.#via(directory), readOnly);
   }
 }
 

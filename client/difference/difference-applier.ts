@@ -126,7 +126,9 @@ export class DifferenceApplier {
   async #change({ node, contents: hasOther }: RecordOf<'change'>, contents: Pieces): Promise<void> {
     const inode = this.#copyOf(node.inode);
     if (node.kind === 'directory') return this.#setLater(inode, node, false);
-    const place = hasOther ? await this.#files.onlyPlaceOf(inode) : null;
+    // Near the quota it is overwritten: only its old contents make room for the new ones.
+    const isReplaced = hasOther && (await this.#files.hasRoomFor(node.sizeBytes));
+    const place = isReplaced ? await this.#files.onlyPlaceOf(inode) : null;
     // At the source the directory may have changed in nothing.
     if (place !== null) await this.#keepLater(place.parent);
     const change = async (): Promise<void> => {

@@ -6,6 +6,8 @@ import type { CallOptions } from '../transport/exchange.ts';
 import type { ContentsPiece, Node } from './difference-records.ts';
 
 const WRITES_AT_ONCE = 4;
+/** Of a path that the catalog resolves. */
+const PATH_LENGTH_MAX = 16_384;
 
 export type Pieces = AsyncIterable<ContentsPiece>;
 
@@ -16,6 +18,8 @@ export class TargetFiles {
   readonly #call: CallOptions;
   /** Of contents, written so far. */
   bytes = 0;
+  /** Of new contents on their way to files that replace others. */
+  #replacingBytes = 0;
 
   constructor(client: ClusterClient, volume: string, call: CallOptions) {
     this.#client = client;
@@ -76,12 +80,12 @@ export class TargetFiles {
     return inode;
   }
 
-  /** @returns the place of a file; null if it has several, or none */
+  /** @returns the place of a file; null if it has several, or none, or one of a path that is too long to be resolved */
   async onlyPlaceOf(inode: number): Promise<Extract<Place, { parent: number }> | null> {
     const client = this.#client;
     const { attributes } = await client.query({ kind: 'attributes', inode }, this.#call);
     const [found] = (await client.query({ kind: 'paths', inodes: [inode] }, this.#call)).paths;
-    if (attributes.links !== 1 || found === undefined) return null;
+    if (attributes.links !== 1 || found === undefined || found.path.length > PATH_LENGTH_MAX) return null;
     const { volume, path } = found;
     const end = path.lastIndexOf('/');
     const directory = await client.resolve(volume, path.slice(0, end) || '/', this.#call);
@@ -93,8 +97,20 @@ export class TargetFiles {
    * @param place its only one
    * @returns the number of the new file, which has the other attributes of the old one
    */
-  replace(inode: number, node: Node, place: Place, contents: Pieces): Promise<number> {
-    return this.#putContents(node, place, contents, { kind: 'inode', inode });
+  async replace(inode: number, node: Node, place: Place, contents: Pieces): Promise<number> {
+    this.#replacingBytes += node.sizeBytes;
+    try {
+      return await this.#putContents(node, place, contents, { kind: 'inode', inode });
+    } finally {
+      this.#replacingBytes -= node.sizeBytes;
+    }
+  }
+
+  /** @returns whether the volume's quota allows a file's old and new contents at the same time */
+  async hasRoomFor(bytes: number): Promise<boolean> {
+    const { volume } = await this.#client.query({ kind: 'volume', name: this.#volume }, this.#call);
+    const { quotaBytes, usedBytes } = volume;
+    return quotaBytes === 0 || usedBytes + this.#replacingBytes + bytes <= quotaBytes;
   }
 
   /** Replaces the contents of a file that may have several names. */

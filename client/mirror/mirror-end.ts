@@ -1,8 +1,11 @@
-import { ServiceError } from '../../base/errors.ts';
+import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';
 import type { ClusterClient } from '../cluster/cluster-client.ts';
 import type { CallOptions } from '../transport/exchange.ts';
 import { type MirrorNames, sessionOfWriter } from './mirror-names.ts';
+
+/** Refusals of the last command of a session: that is forgotten, or its snapshot is retained, or was removed. */
+const ENDED: ReadonlySet<ErrorCode> = new Set(['session-expired', 'protected', 'not-found']);
 
 /** A volume at one end of a mirror. */
 export class MirrorEnd {
@@ -85,8 +88,9 @@ export class MirrorEnd {
       try {
         await client.endSession(session, { kind: 'snapshot-remove', volume, name }, call);
       } catch (error) {
-        // The catalog has forgotten the session, and refuses all of it.
-        if (!(error instanceof ServiceError) || error.code !== 'session-expired') throw error;
+        // The session has ended by a refusal, too: the catalog has forgotten it, or remembers the refusal, which it
+        // would repeat for as long as that.
+        if (!(error instanceof ServiceError) || !ENDED.has(error.code)) throw error;
         await this.removeOld(name, call);
       }
     }

@@ -6,6 +6,8 @@ import { S3Refusal } from './s3-failure.ts';
 
 /** Read first: often no more is wanted than an object's beginning. */
 const BEGINNING_BYTES = 256 * 1024;
+/** Of a document; a page of 1,000 keys of 1,024 characters, all of them encoded, is smaller. */
+const DOCUMENT_BYTES_MAX = 16 * 1024 * 1024;
 const CONTENT_RANGE = /^bytes (\d+)-\d+\/(\d+)$/;
 
 /** An object that was replaced or removed while it was read, or is in an archive from which it is not read. */
@@ -34,15 +36,31 @@ export async function listNames(client: S3Client, prefix: string): Promise<strin
     const isEncoded = childText(page, 'EncodingType') === 'url';
     for (const object of childrenOf(page, 'Contents')) {
       const text = childText(object, 'Key') ?? '';
-      const key = isEncoded ? decodeURIComponent(text.replaceAll('+', ' ')) : text;
-      if (key.startsWith(prefix)) names.push(key.slice(prefix.length));
+      const key = isEncoded ? decodedKey(text) : text;
+      if (key === null)
+        throw generalFailure(
+          `Cannot list ${client.placeOf(prefix)}: the store encodes the key "${text}" wrongly`,
+        );
+      const name = key.slice(prefix.length);
+      // A store may ignore the delimiter.
+      if (key.startsWith(prefix) && !name.includes('/')) names.push(name);
     }
     const isTruncated = childText(page, 'IsTruncated') === 'true';
+    const before = token;
     token = isTruncated ? childText(page, 'NextContinuationToken') : undefined;
-    if (isTruncated && token === undefined)
+    if (isTruncated && (token === undefined || token === before))
       throw generalFailure(`Cannot list ${client.placeOf(prefix)}: the store ends its list without its rest`);
   }
   return names;
+}
+
+/** @returns null for a text that is no percent-encoded UTF-8 */
+function decodedKey(text: string): string | null {
+  try {
+    return decodeURIComponent(text.replaceAll('+', ' '));
+  } catch {
+    return null;
+  }
 }
 
 /** @returns the document that the store has answered. @throws CommandFailure if it is another one */
@@ -52,7 +70,15 @@ export async function documentOf(
   key: string,
   ...roots: readonly string[]
 ): Promise<XmlNode> {
-  const text = await body.text();
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  for await (const piece of body as AsyncIterable<Buffer>) {
+    pieces.push(piece);
+    bytes += piece.length;
+    if (bytes > DOCUMENT_BYTES_MAX)
+      throw generalFailure(`Cannot use ${client.placeOf(key)}: the store's answer has no end`);
+  }
+  const text = Buffer.concat(pieces).toString();
   try {
     return xmlRead(text.trimStart(), ...roots);
   } catch (fault) {
@@ -102,14 +128,19 @@ export async function* readObject(
     if (answer === null) return;
     const from = at;
     try {
-      [sizeBytes, etag] = checkedRange(client, key, answer, at);
+      const [size, tag] = checkedRange(client, key, answer, at);
+      // A store may ignore the condition.
+      if (etag !== undefined && tag !== etag) throw new UnreadableObject('it was replaced while it was read');
+      [sizeBytes, etag] = [size, tag];
       for await (const piece of answer.body as AsyncIterable<Buffer>) {
         at += piece.length;
         yield piece;
       }
+      // Without a length, an answer that ends as one does is whole.
+      if (sizeBytes === Number.POSITIVE_INFINITY) return;
       if (at === from) throw Object.assign(new Error('the answer has no end'), { code: 'ECONNRESET' });
     } catch (error) {
-      if (error instanceof CommandFailure) throw error;
+      if (error instanceof CommandFailure || error instanceof UnreadableObject) throw error;
       if (at > from) retries = client.retries('read', key);
       await retries.wait(error);
     } finally {
@@ -147,7 +178,8 @@ function checkedRange(
   const [, from, size] = CONTENT_RANGE.exec(header('content-range') ?? '') ?? [];
   if (status === 206 && Number(from) === at) return [Number(size), header('etag')];
   // All of it, from a store that ignores ranges.
-  if (status === 200 && at === 0) return [Number(header('content-length') ?? Number.NaN), header('etag')];
+  if (status === 200 && at === 0)
+    return [Number(header('content-length') ?? Number.POSITIVE_INFINITY), header('etag')];
   throw generalFailure(
     `Cannot read ${client.placeOf(key)}: the store does not answer with the range that was asked for`,
     'copy the backups to a directory, and read them there',

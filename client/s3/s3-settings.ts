@@ -86,7 +86,12 @@ function ofAws(bucket: string, region: string): Pick<S3Settings, 'origin' | 'bas
 
 function ofEndpoint(text: string, bucket: string): Pick<S3Settings, 'origin' | 'basePath'> {
   const url = URL.canParse(text) ? new URL(text) : null;
-  if (url === null || !/^https?:$/.test(url.protocol) || url.search !== '' || url.username !== '')
+  if (url !== null && url.username + url.password !== '')
+    throw usageFailure(
+      'Cannot use the S3 endpoint: its URL has a user or a password',
+      'set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead',
+    );
+  if (url === null || !/^https?:$/.test(url.protocol) || url.search !== '')
     throw usageFailure(`Cannot use the S3 endpoint "${text}": it is not like https://s3.example.org`);
   return { origin: url.origin, basePath: `${url.pathname.replace(/\/+$/, '')}/${bucket}` };
 }
@@ -118,6 +123,11 @@ function credentialsIn(fields: Readonly<Record<string, string | undefined>>): Se
     aws_session_token: token,
   } = fields;
   if (!accessKeyId || !secretAccessKey) return null;
+  for (const field of [accessKeyId, secretAccessKey, token ?? ''])
+    if (!/^[\x21-\x7e]*$/.test(field))
+      throw usageFailure(
+        'Cannot use the credentials of S3: one has a space, a line break or another such character',
+      );
   return { accessKeyId, secretAccessKey, sessionToken: token || null };
 }
 

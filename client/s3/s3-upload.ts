@@ -164,7 +164,12 @@ class PartsUpload {
       { method: 'POST', query: [['uploads', '']], headers: objectHeaders(this.#id) },
       'InitiateMultipartUploadResult',
     );
-    return childText(document, 'UploadId') ?? '';
+    const id = childText(document, 'UploadId') ?? '';
+    // Without an id, a part would be an object: a store may take it as one.
+    if (id !== '') return id;
+    throw generalFailure(
+      `Cannot write ${this.#client.placeOf(this.#key)}: the store began an upload without an id`,
+    );
   }
 
   async #send(number: number, body: Buffer): Promise<SentPart> {

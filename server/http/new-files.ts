@@ -172,7 +172,8 @@ export class NewFiles {
       throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
     }
     await precondition.check(current);
-    if (announcedBytes !== null) await this.#assertQuota(parent, current, announcedBytes);
+    // Behind a link at the end, another directory's quota counts.
+    if (announcedBytes !== null) await this.#assertQuota(current ?? parent, current, announcedBytes);
     return parent;
   }
 
@@ -213,7 +214,7 @@ export class NewFiles {
     const quotas = shownQuotas(volume, ofDirectories);
     const isKept = volume.trashMs > 0 && removal.trash !== false;
     const isFreed = replaced !== null && replaced.links === 1 && !isKept;
-    if (replaced === null) assertInodesAllowed(quotas);
+    if (!isFreed) assertInodesAllowed(quotas);
     assertBytesAllowed(quotas, bytes, isFreed ? (replaced.allowedBytes ?? replaced.sizeBytes) : 0);
   }
 
@@ -366,7 +367,7 @@ export class NewFiles {
     const isInQuota = parent.quota !== undefined;
     if (isInQuota || (await this.#wholeFiles.mayExceedQuota(path.volume, bytes.length))) {
       const replaced = await attributesAt(this.#gateway, path, { follow: true, live: false });
-      await this.#assertQuota(parent, replaced, bytes.length, removal);
+      await this.#assertQuota(replaced ?? parent, replaced, bytes.length, removal);
     }
     return this.#wholeFiles.store(path.volume, bytes, parent.placement);
   }

@@ -61,6 +61,15 @@ function renamed(from: string, to: string, mode: 'replace' | 'exchange' = 'repla
   return { kind: 'rename', from: main(from), to: main(to), mode };
 }
 
+test('a file that replaces one with other names counts as one more', () => {
+  const catalog = new Catalog();
+  limited(catalog, '/a', { quotaInodes: 2 });
+  const inode = file(catalog, '/a/f');
+  catalog.run({ kind: 'link', inode, place: main('/a/g') });
+  const orphan = catalog.run({ kind: 'create-orphan', volume: 'main', ...NODE }).attributes.inode;
+  catalog.refuse('quota-exceeded', { kind: 'replace', place: main('/a/f'), inode: orphan, expect: ANYTHING });
+});
+
 function moved(catalog: Catalog, from: string, to: string): void {
   catalog.run({ kind: 'rename', from: main(from), to: main(to), mode: 'replace' });
 }

@@ -177,3 +177,28 @@ test('a backup that is stopped leaves no upload and no snapshot; a killed one le
   await cli('backup', 'stopped', 's3://backups/stopped/');
   await cli('backup', 'verify', 's3://backups/stopped/');
 });
+
+test('an increment whose last answer is lost does not end the chain', async () => {
+  const place = 's3://backups/lost/';
+  await cluster.createVolume('lost');
+  const changes = new RandomChanges(client, 'lost', new Prng(5));
+  await changes.make(5);
+  await cli('backup', 'lost', place);
+  await changes.make(5);
+  let isLost = false;
+  proxy.fault = ({ method }) => {
+    if (isLost) return { kind: 'answer', status: 503, code: 'SlowDown' };
+    if (method !== 'PUT') return null;
+    isLost = true;
+    return { kind: 'lose-answer' };
+  };
+  await refused(5, /SlowDown/, 'backup', 'lost', place, '--since', 'last', '--timeout', '1s');
+  proxy.fault = () => null;
+  await changes.make(5);
+  await cli('backup', 'lost', place, '--since', 'last');
+  await cli('backup', 'verify', place);
+  await cluster.createVolume('lost-restored');
+  await cli('restore', place, 'lost-restored');
+  const [snapshot] = await snapshots('lost');
+  assert.deepEqual(await treeText(client, 'lost-restored'), await treeText(client, `lost@${snapshot}`));
+});

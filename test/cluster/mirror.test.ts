@@ -158,6 +158,41 @@ test('a directory keeps its times when only contents of its files have changed',
   assert.equal(await compareLatest('times'), 2);
 });
 
+test('a file is changed near the quota of the target, and far below its root', async () => {
+  await Promise.all([near.createVolume('narrow'), far.createVolume('narrow')]);
+  for (const at of [near, far]) await cli(at, 'volume', 'set', 'narrow', '--quota', '3MiB');
+  let { inode: parent } = await nearClient.resolve('narrow', '/');
+  for (let depth = 0; depth < 70; depth++) {
+    const place = { parent, name: 'd'.repeat(250) };
+    const command = { kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 } as const;
+    parent = (await nearClient.command(command)).attributes.inode;
+  }
+  const { attributes } = await nearClient.command({
+    ...{ kind: 'create-file', place: { parent, name: 'file' }, mode: 0o644, uid: 0, gid: 0, exclusive: true },
+  });
+  const file = nearClient.openFile(attributes.inode);
+  for (const [round, sizeBytes] of [100, 2_000_000, 2_000_000].entries()) {
+    await file.write(0, Buffer.alloc(sizeBytes, round));
+    await file.flush();
+    await file.settle();
+    await cli(near, 'mirror', 'narrow', '--to', to, '--once');
+    assert.equal(await compareLatest('narrow'), round + 1);
+  }
+});
+
+test('a retained mark of an earlier process stops no cycle', async () => {
+  await Promise.all([near.createVolume('marked'), far.createVolume('marked')]);
+  const changes = new RandomChanges(nearClient, 'marked', new Prng(4));
+  await changes.make(5);
+  const words = ['mirror', 'marked', '--to', to, '--once'];
+  await cli(near, ...words);
+  await farClient.command({ kind: 'snapshot-create', volume: 'marked', name: 'mirror-main-by-abc123' });
+  await cli(far, 'snapshot', 'retain', 'marked@mirror-main-by-abc123', '--for', '1d');
+  await changes.make(5);
+  await cli(near, ...words);
+  assert.equal(await compareLatest('marked'), 2);
+});
+
 test('the copy takes over, and gives back the differences', async () => {
   await Promise.all([near.createVolume('service'), far.createVolume('service')]);
   const changes = new RandomChanges(nearClient, 'service', new Prng(21));

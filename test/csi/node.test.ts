@@ -6,6 +6,7 @@
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import {
   chmodSync,
   closeSync,
@@ -14,6 +15,7 @@ import {
   openSync,
   readdirSync,
   readFileSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -339,6 +341,64 @@ test('mounts of a plugin that starts them itself die with its container, and are
   await until('it is replaced', async () => (await run('cat', [`${target('child')}/file`])).text === 'kept');
   await remove('child', 'child');
   await plugin.call('DeleteVolume', { volumeId: 'child' });
+});
+
+test('what a killed plugin left of a mount at a pod is removed with it', { skip }, async () => {
+  await create('left');
+  await plugin.call('NodeStageVolume', stageRequest('left'));
+  await plugin.call('NodePublishVolume', publishRequest('left', 'left'));
+  await plugin.kill();
+  const name = createHash('sha256')
+    .update(`for ${target('left')}`)
+    .digest('hex');
+  const via = folder.path('state', 'mounts', name);
+  mkdirSync(via, { recursive: true });
+  execFileSync('mount', ['--make-private', '-o', 'bind', staging('left'), via]);
+  plugin = await start();
+  await remove('left', 'left');
+  assert.equal(await mountAt(via), null);
+  await plugin.call('DeleteVolume', { volumeId: 'left' });
+});
+
+test('one pod keeps no other from repair', { skip }, async () => {
+  await create('two');
+  await plugin.call('NodeStageVolume', stageRequest('two'));
+  const pods = ['two-a', 'two-b'] as const;
+  for (const pod of pods) await plugin.call('NodePublishVolume', publishRequest('two', pod));
+  for (const [bad, good] of [pods, pods.toReversed()] as [string, string][]) {
+    execFileSync('mount', ['-t', 'tmpfs', 'other', target(bad)]);
+    execFileSync('umount', [target(good)]);
+    await until(`${good} is mounted again`, async () => (await mountAt(target(good))) !== null);
+    execFileSync('umount', [target(bad)]);
+  }
+  await remove('two', ...pods);
+  await plugin.call('DeleteVolume', { volumeId: 'two' });
+});
+
+test('a volume is not mounted again once its removal from a pod has begun', { skip }, async () => {
+  await create('stray');
+  await plugin.call('NodeStageVolume', stageRequest('stray'));
+  mkdirSync(target('stray'), { recursive: true });
+  writeFileSync(`${target('stray')}/file`, 'of a moment without the mount');
+  await plugin.call('NodePublishVolume', publishRequest('stray', 'stray'));
+  const removal = { volumeId: 'stray', targetPath: target('stray') };
+  assert.equal(await plugin.codeOf('NodeUnpublishVolume', removal), 'INTERNAL');
+  // A repair has looked at all volumes.
+  await create('beside');
+  await plugin.call('NodeStageVolume', stageRequest('beside'));
+  for (let round = 0; round < 2; round++) {
+    const [killed] = await daemons(staging('beside'));
+    await killMount(staging('beside'));
+    await until('it is replaced', async () => {
+      const [daemon] = await daemons(staging('beside'));
+      return daemon !== undefined && daemon !== killed && (await mountAt(staging('beside'))) !== null;
+    });
+  }
+  assert.equal(await mountAt(target('stray')), null);
+  rmSync(`${target('stray')}/file`);
+  await remove('stray', 'stray');
+  await remove('beside');
+  for (const volumeId of ['stray', 'beside']) await plugin.call('DeleteVolume', { volumeId });
 });
 
 test('a removal while the launcher is away is complete, and a mount fails as temporary', {

@@ -190,3 +190,16 @@ test('a staged file is not collected while it is uploaded, however soon others a
   const answer = await ask(cluster.server(0).url, 'PUT', PATH, { body: 'x'.repeat(700_000) });
   assert.deepEqual([answer.status, collected], [201, []], answer.text);
 });
+
+test('a file behind a symbolic link counts against the quotas of its own directory', async (t) => {
+  const cluster = await FakeCluster.start({ createsWithContents: true });
+  t.after(() => cluster.close());
+  const { url, gateway } = cluster.server(1);
+  const owner = { uid: 0, gid: 0 };
+  const at = (path: string) => ({ volume: 'main', path });
+  const made = await gateway.command({ kind: 'make-directory', place: at('/a'), mode: 0o755, ...owner });
+  await gateway.command({ kind: 'set-quota', inode: made.attributes.inode, quota: { quotaBytes: 100 } });
+  assert.equal((await ask(url, 'PUT', '/v1/files/main/big', { body: 'x' })).status, 201);
+  await gateway.command({ kind: 'symlink', place: at('/a/link'), target: '/big', ...owner });
+  assert.equal((await ask(url, 'PUT', '/v1/files/main/a/link', { body: 'x'.repeat(500) })).status, 204);
+});
