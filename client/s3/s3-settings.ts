@@ -124,9 +124,9 @@ function credentialsIn(fields: Readonly<Record<string, string | undefined>>): Se
   } = fields;
   if (!accessKeyId || !secretAccessKey) return null;
   for (const field of [accessKeyId, secretAccessKey, token ?? ''])
-    if (!/^[\x21-\x7e]*$/.test(field))
+    if (!/^[\x20-\x7e]*$/.test(field))
       throw usageFailure(
-        'Cannot use the credentials of S3: one has a space, a line break or another such character',
+        'Cannot use the credentials of S3: one has a line break, or a character beyond ASCII',
       );
   return { accessKeyId, secretAccessKey, sessionToken: token || null };
 }
