@@ -234,6 +234,8 @@ export interface FileSystemBackend {
   ): Promise<{ readonly replaced: number | null; readonly atNs?: string }>;
   /** A new owner clears set-user-id, and the set-group-id of group-executables; not of directories, nor with `mode`. */
   setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes>;
+  /** The same for a file that is created here, also if its directory has become another volume meanwhile. */
+  setAttributesOfCreated(inode: number, changes: AttributeChanges): Promise<Attributes>;
   setFlags(inode: number, flags: readonly InodeFlag[]): Promise<Attributes>;
   /** Records reads: moves access times forward that no client has set since. Skips inodes that do not exist. */
   recordAccesses(accesses: readonly RecordedAccess[]): Promise<void>;

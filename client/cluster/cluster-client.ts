@@ -143,6 +143,25 @@ export class ClusterClient {
     return this.#learnCapability(result);
   }
 
+  /**
+   * The same for an inode whose directory may have become another volume: its catalog executes what the client's has
+   * refused for that. A majority of the servers has it on disk when it resolves: no later flush asks that catalog.
+   */
+  async commandWhereMoved<Kind extends Command['kind']>(
+    command: CommandOf<Kind>,
+    options: CommandOptions = {},
+  ): Promise<CommandResults[Kind]> {
+    const limits = this.#exchanger.limitsOf(options);
+    try {
+      return await this.command(command, options);
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.details.movedTo === undefined) throw error;
+      // What the client caches is of its own catalog.
+      const { cache: _, ...others } = { ...options, timeoutMs: limits.leftMs() };
+      return this.#learnCapability(await this.#home.executeAt(error.details.movedTo, command, others));
+    }
+  }
+
   /** The number of the catalog that has a volume. @param tree the volume, or a snapshot of it */
   async catalogOfVolume(tree: string, options?: CallOptions): Promise<CatalogNumber> {
     const query = { kind: 'volume', name: volumeOf(tree) } as const;

@@ -194,6 +194,12 @@ export function clusterBackend(
       const change = { kind: 'set-attributes', inode, ...changes } as const;
       return (await command(change, { live: true, ...asOwner(inode) })).attributes;
     },
+    async setAttributesOfCreated(inode, changes) {
+      const change = { kind: 'set-attributes', inode, ...changes } as const;
+      const options = { live: true, ...asOwner(inode) };
+      const sent = (limits: object) => client.commandWhereMoved(change, { ...options, ...limits });
+      return (await reach.request(sent)).attributes;
+    },
     async setFlags(inode, flags) {
       const clear = INODE_FLAGS.filter((flag) => !flags.includes(flag));
       try {

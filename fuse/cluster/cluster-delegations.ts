@@ -84,7 +84,7 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
 
   async changeAttributes(inode: number, changes: AttributeChanges): Promise<Attributes> {
     const command = { kind: 'set-attributes', inode, ...changes } as const;
-    return (await this.#client.command(command, this.asOwner([inode]))).attributes;
+    return (await this.#client.commandWhereMoved(command, this.asOwner([inode]))).attributes;
   }
 
   /** Removes names. If a file's live mark is why one was refused (`#hasContents`), it is sent again. */

@@ -17,6 +17,7 @@ export function readOnlyBackend(backend: FileSystemBackend): FileSystemBackend {
     rename: refuse,
     renameWhiteout: refuse,
     setAttributes: refuse,
+    setAttributesOfCreated: refuse,
     setFlags: refuse,
     recordAccesses: refuse,
     setXattr: refuse,

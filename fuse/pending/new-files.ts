@@ -153,7 +153,7 @@ export class NewFiles {
       create: (whole) => this.#parts.delegation.create(whole),
       changeAttributes: (inode, changes) => this.#parts.delegation.changeAttributes(inode, changes),
       attributes: (inode) => this.#parts.backend.attributes(inode),
-      setAttributes: (inode, changes) => this.#parts.backend.setAttributes(inode, changes),
+      setAttributes: (inode, changes) => this.#parts.backend.setAttributesOfCreated(inode, changes),
       open: (there) => {
         const { inode, replicas, contents } = there;
         this.#ops.contents.learn(there, this.#ops.contents.request());

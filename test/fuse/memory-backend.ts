@@ -335,6 +335,10 @@ export class MemoryBackend implements FileSystemBackend {
     return renamed;
   }
 
+  setAttributesOfCreated(inode: number, changes: AttributeChanges): Promise<Attributes> {
+    return this.setAttributes(inode, changes);
+  }
+
   async setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes> {
     await this.#reach('setAttributes');
     const target = this.#get(inode);
