@@ -114,12 +114,7 @@ export function pathTo(tables: Tables, directory: InodeRow, name: string): strin
 
 /** @returns the path of a directory in its volume; null if it was removed */
 export function directoryPath(tables: Tables, id: number): string | null {
-  const directory = tables.inode(id);
-  if (directory === undefined) return null;
-  const { parent } = directory;
-  if (parent === id) return '/';
-  const name = tables.entries.nameIn(parent, id);
-  return name === undefined ? null : pathTo(tables, tables.inodes.existing(parent), name);
+  return directoryPaths(tables, [id]).get(id) ?? null;
 }
 
 /** Like `directoryPath` for many: reads the entries of each directory that they are in once, and of those above. */

@@ -132,17 +132,25 @@ export class StagedVolumes {
   /** Mounts a staged volume again if its process has died. @returns its record; null if it is not staged */
   async alive(directory: string): Promise<StagedVolume | null> {
     const staged = await this.#options.state.staged(directory);
-    if (staged === null) return null;
-    if ((await this.#found(directory)) === 'alive') return staged;
-    this.#options.log('the mount is dead, or gone, and is replaced', { volume: staged.volumeId, directory });
-    await this.#mount(staged);
-    await this.#publishAll(directory);
+    if (staged !== null && (await this.#mountIfDead(staged))) await this.#publishAll(directory);
     return staged;
   }
 
   /** Mounts a staged volume again if its process has died, and publishes it where an earlier repair did not. */
   async repair(directory: string): Promise<void> {
-    if ((await this.alive(directory)) !== null) await this.#publishAll(directory);
+    const staged = await this.#options.state.staged(directory);
+    if (staged === null) return;
+    await this.#mountIfDead(staged);
+    await this.#publishAll(directory);
+  }
+
+  /** @returns whether it was dead */
+  async #mountIfDead(staged: StagedVolume): Promise<boolean> {
+    const { directory, volumeId } = staged;
+    if ((await this.#found(directory)) === 'alive') return false;
+    this.#options.log('the mount is dead, or gone, and is replaced', { volume: volumeId, directory });
+    await this.#mount(staged);
+    return true;
   }
 
   async #publishAll(directory: string): Promise<void> {

@@ -143,7 +143,7 @@ export class S3Client {
     const refused = { what, place: this.placeOf(key), bucket, status, header, nowMs: this.world.wallMs() };
     const refusalOf = (error: XmlNode): S3Refusal => s3Refusal(refused, errorTextOf(error));
     if (status < 300) return read({ status, header, body: answer.body, refusal: refusalOf });
-    const refusal = s3Refusal(refused, errorTextIn(status, await beginningOf(answer.body)));
+    const refusal = s3Refusal(refused, errorTextIn(status, await beginningOf(answer.body, ERROR_BYTES_MAX)));
     const afterS = Number(header('retry-after') ?? Number.NaN);
     throw Number.isNaN(afterS) ? refusal : new PostponedRefusal(refusal, afterS * 1_000);
   }
@@ -269,14 +269,14 @@ function* slicesOf(body: Uint8Array): Generator<Uint8Array, void, undefined> {
   for (let at = 0; at < body.length; at += SLICE_BYTES) yield body.subarray(at, at + SLICE_BYTES);
 }
 
-/** Of a refusal's document: what follows is left unread. */
-async function beginningOf(body: S3Answer['body']): Promise<Buffer> {
+/** @returns the body; if it has more than `bytesMax`, its beginning with somewhat more, and the rest is left unread */
+export async function beginningOf(body: S3Answer['body'], bytesMax: number): Promise<Buffer> {
   const pieces: Buffer[] = [];
   let bytes = 0;
   for await (const piece of body as AsyncIterable<Buffer>) {
     pieces.push(piece);
     bytes += piece.length;
-    if (bytes > ERROR_BYTES_MAX) break;
+    if (bytes > bytesMax) break;
   }
   return Buffer.concat(pieces);
 }

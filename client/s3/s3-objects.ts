@@ -1,7 +1,7 @@
 /** Listing and reading the objects of a bucket. */
 import { childrenOf, childText, XmlFault, type XmlNode, xmlRead } from '../../platform/s3-xml.ts';
 import { CommandFailure, generalFailure } from '../terminal/failure.ts';
-import type { S3Answer, S3Client } from './s3-client.ts';
+import { beginningOf, type S3Answer, type S3Client } from './s3-client.ts';
 import { S3Refusal } from './s3-failure.ts';
 
 /** Read first: often no more is wanted than an object's beginning. */
@@ -70,15 +70,10 @@ export async function documentOf(
   key: string,
   ...roots: readonly string[]
 ): Promise<XmlNode> {
-  const pieces: Buffer[] = [];
-  let bytes = 0;
-  for await (const piece of body as AsyncIterable<Buffer>) {
-    pieces.push(piece);
-    bytes += piece.length;
-    if (bytes > DOCUMENT_BYTES_MAX)
-      throw generalFailure(`Cannot use ${client.placeOf(key)}: the store's answer has no end`);
-  }
-  const text = Buffer.concat(pieces).toString();
+  const bytes = await beginningOf(body, DOCUMENT_BYTES_MAX);
+  if (bytes.length > DOCUMENT_BYTES_MAX)
+    throw generalFailure(`Cannot use ${client.placeOf(key)}: the store's answer has no end`);
+  const text = bytes.toString();
   try {
     return xmlRead(text.trimStart(), ...roots);
   } catch (fault) {

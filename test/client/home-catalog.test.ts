@@ -186,10 +186,13 @@ async function started(t: TestContext, volume = 'v') {
   return { options, client, moving, seenAt };
 }
 
-function make(client: ClusterClient, name: string, options: CallOptions = {}) {
+function makingOf(name: string) {
   const place = { parent: ROOT_DIRECTORY, name };
-  const command = { kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 } as const;
-  return client.command(command, options);
+  return { kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 } as const;
+}
+
+function make(client: ClusterClient, name: string, options: CallOptions = {}) {
+  return client.command(makingOf(name), options);
 }
 
 const bodiesOf = <Body>(requests: readonly SeenRequest[]): Body[] =>
@@ -298,6 +301,17 @@ test('a client does not leave because another volume has moved', async (t) => {
   await assert.rejects(make(client, 'a'), { code: 'not-found', details: { elsewhere: true, movedTo: OWN } });
   await client.query({ kind: 'attributes', inode: ROOT_DIRECTORY });
   await until('it has found out', async () => moving.searches.length === 2);
+  assert.equal(client.catalog, ROOT_CATALOG);
+});
+
+test('a command for what has moved is executed once, and flushed, by the catalog that has it', async (t) => {
+  const { client, moving, seenAt } = await started(t, 'w');
+  moving.phase = 'moved';
+  await client.commandWhereMoved(makingOf('a'));
+  assert.deepEqual([moving.root.names, moving.own.names], [[], ['a']]);
+  const flushedAt = seenAt('/v1/catalog/flush').map(({ headers }) => headers[HEADER_CATALOG]);
+  assert.deepEqual(flushedAt, [String(OWN)]);
+  assert.equal(client.hasUnflushedCommands, false);
   assert.equal(client.catalog, ROOT_CATALOG);
 });
 

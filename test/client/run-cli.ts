@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { LAUNCHER } from '../launcher.ts';
 import { runHere } from './command-here.ts';
@@ -50,6 +51,18 @@ export async function printedBy(argv: readonly string[], options: CliOptions = {
   if (code === 0) return stdout;
   const error = new Error(`leasehold ${argv.join(' ')}: exit code ${code}\n${stderr}`);
   throw Object.assign(error, { code, stdout, stderr });
+}
+
+/** Asserts that a command fails with an exit code, and says why. */
+export async function assertRefused(
+  argv: readonly string[],
+  exit: number,
+  why: RegExp,
+  options: CliOptions = {},
+): Promise<void> {
+  const { code, stderr } = await runCli(argv, options);
+  assert.match(stderr, why, argv.join(' '));
+  assert.equal(code, exit, `${argv.join(' ')}: ${stderr}`);
 }
 
 /** Runs the command line as a user does, in a separate process. */

@@ -15,7 +15,7 @@ const INIT_OUT_BYTES = 64;
 const REQUEST_BYTES_MAX = 1024 * 1024;
 const skip = kernelTransportObstacle() ?? false;
 
-test('a program that is missing, fails, or prints is told apart', async () => {
+test('a missing program, a failed one and one that prints have different results', async () => {
   assert.deepEqual(await run('no-such-program', []), { kind: 'missing' });
   assert.deepEqual(await run('sh', ['-c', 'echo out; echo err >&2']), { kind: 'done', output: 'err\nout' });
   assert.deepEqual(await run('sh', ['-c', 'echo out; exit 3']), { kind: 'failed', output: 'out' });

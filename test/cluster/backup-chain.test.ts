@@ -22,7 +22,7 @@ import { after, test } from 'node:test';
 import { Prng } from '../../base/prng.ts';
 import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { LAUNCHER, runCli } from '../client/run-cli.ts';
+import { assertRefused, LAUNCHER, printedBy } from '../client/run-cli.ts';
 import { isLong } from '../long.ts';
 import { RandomChanges } from './random-changes.ts';
 import { RealCluster, until } from './real-cluster.ts';
@@ -41,16 +41,12 @@ const keyFile = join(folder, 'key');
 writeFileSync(keyFile, 'b25lIHNlY3JldCBmb3IgYWxsIHRoZSB0ZXN0cyBoZXJl\n');
 const env = { LEASEHOLD_SERVERS: cluster.urls.join(',') };
 
-async function cli(...words: string[]): Promise<string> {
-  const { code, stdout, stderr } = await runCli(words, { env });
-  assert.equal(code, 0, `${words.join(' ')}: ${stderr}`);
-  return stdout;
+function cli(...words: string[]): Promise<string> {
+  return printedBy(words, { env });
 }
 
-async function refused(exit: number, why: RegExp, ...words: string[]): Promise<void> {
-  const { code, stderr } = await runCli(words, { env });
-  assert.match(stderr, why, words.join(' '));
-  assert.equal(code, exit, `${words.join(' ')}: ${stderr}`);
+function refused(exit: number, why: RegExp, ...words: string[]): Promise<void> {
+  return assertRefused(words, exit, why, { env });
 }
 
 interface WrittenJson {

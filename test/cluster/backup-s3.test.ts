@@ -14,7 +14,7 @@ import { ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
 import { Prng } from '../../base/prng.ts';
 import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { LAUNCHER, runCli } from '../client/run-cli.ts';
+import { assertRefused, LAUNCHER, printedBy, runCli } from '../client/run-cli.ts';
 import { FaultyProxy, type Passing } from '../s3/faulty-proxy.ts';
 import { startS3Cluster } from '../s3/s3-cluster.ts';
 import { clientOf } from '../s3/s3-server.ts';
@@ -46,16 +46,12 @@ beforeEach(() => {
   proxy.passed.length = 0;
 });
 
-async function cli(...words: string[]): Promise<string> {
-  const { code, stdout, stderr } = await runCli(words, { env });
-  assert.equal(code, 0, `${words.join(' ')}: ${stderr}`);
-  return stdout;
+function cli(...words: string[]): Promise<string> {
+  return printedBy(words, { env });
 }
 
-async function refused(exit: number, why: RegExp, ...words: string[]): Promise<void> {
-  const { code, stderr } = await runCli(words, { env });
-  assert.match(stderr, why, words.join(' '));
-  assert.equal(code, exit, `${words.join(' ')}: ${stderr}`);
+function refused(exit: number, why: RegExp, ...words: string[]): Promise<void> {
+  return assertRefused(words, exit, why, { env });
 }
 
 async function putLarge(volume: string, path: string): Promise<void> {
