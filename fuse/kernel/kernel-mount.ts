@@ -60,7 +60,8 @@ async function mountedDevice(mountpoint: string, options: TransportOptions): Pro
   const { deviceNumber } = options;
   const fd = openSync(DEVICE, 'r+');
   try {
-    const mount = () => mountDevice(fd, mountpoint, options.source, options.kernelOptions);
+    const mount = (mountsBefore = 0) =>
+      mountDevice(fd, mountpoint, options.source, options.kernelOptions, mountsBefore);
     await (deviceNumber === null ? mount() : withDeviceNumber(deviceNumber, mountpoint, mount));
     const mounted = await mountAt(mountpoint);
     if (mounted === null) throw new Error(`The mount on "${mountpoint}" is not in /proc/self/mountinfo`);

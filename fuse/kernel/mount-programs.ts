@@ -1,6 +1,6 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -10,12 +10,18 @@ const FILE_SYSTEM_TYPE = 'fuse.leasehold';
 const CONNECTIONS = '/sys/fs/fuse/connections';
 const OUTPUT_BYTES_MAX = 4096;
 
-/** Mounts the device for all users; the kernel checks permissions. @param options others for the kernel, as `ro` */
+/**
+ * Mounts the device for all users; the kernel checks permissions.
+ *
+ * @param options others for the kernel, as `ro`
+ * @param mountsBefore so many empty file systems are mounted just before, and removed afterwards (`withDeviceNumber`)
+ */
 export async function mountDevice(
   fd: number,
   mountpoint: string,
   source: string,
   options: readonly string[],
+  mountsBefore = 0,
 ): Promise<void> {
   const kernelOptions = [
     'fd=3',
@@ -24,10 +30,33 @@ export async function mountDevice(
     'group_id=0',
     'default_permissions',
     ...options,
-  ];
-  const argv = ['-i', '-t', FILE_SYSTEM_TYPE, '-o', kernelOptions.join(','), source, mountpoint];
-  const failure = await run('mount', argv, fd);
+  ].join(',');
+  const failure =
+    mountsBefore === 0
+      ? await run('mount', ['-i', '-t', FILE_SYSTEM_TYPE, '-o', kernelOptions, source, mountpoint], fd)
+      : await mountAfterEmpty(fd, [source, mountpoint, FILE_SYSTEM_TYPE, kernelOptions], mountsBefore);
   if (failure !== null) throw new Error(`Cannot mount on "${mountpoint}": ${failure}`);
+}
+
+/** One program mounts all of them, one after the other. @param fields of the mount's line in fstab(5) */
+async function mountAfterEmpty(fd: number, fields: readonly string[], count: number): Promise<string | null> {
+  const folder = mkdtempSync(join(tmpdir(), 'leasehold-numbers-'));
+  const empty = Array.from({ length: count }, (_, index) => join(folder, String(index)));
+  const table = join(folder, 'fstab');
+  const lines = [...empty.map((directory) => ['leasehold-number', directory, 'ramfs', 'defaults']), fields];
+  writeFileSync(table, lines.map((line) => `${line.map(tableField).join(' ')} 0 0\n`).join(''));
+  for (const directory of empty) mkdirSync(directory);
+  try {
+    return await run('mount', ['-i', '-a', '-T', table], fd);
+  } finally {
+    await run('umount', ['-i', '-c', ...empty]);
+    rmSync(folder, { recursive: true });
+  }
+}
+
+/** As getmntent(3) reads it. */
+function tableField(text: string): string {
+  return text.replace(/[\s\\#]/g, (character) => `\\${character.charCodeAt(0).toString(8).padStart(3, '0')}`);
 }
 
 export function unmountDirectory(mountpoint: string, lazily: boolean): Promise<string | null> {

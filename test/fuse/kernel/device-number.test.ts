@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { closeSync, mkdtempSync, openSync, rmdirSync } from 'node:fs';
+import { closeSync, mkdtempSync, openSync, readdirSync, rmdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { holdersOf, mountAt } from '../../../client/mounts/mount-table.ts';
-import { untilNumbered, withDeviceNumber } from '../../../fuse/kernel/device-number.ts';
+import { DeviceNumberMissed, untilNumbered, withDeviceNumber } from '../../../fuse/kernel/device-number.ts';
 import { kernelTransportObstacle } from '../../../fuse/kernel/kernel-mount.ts';
 import { mountDevice, unmountDirectory } from '../../../fuse/kernel/mount-programs.ts';
 
@@ -15,7 +15,10 @@ const skip = kernelTransportObstacle() ?? false;
 
 function folderFor(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-device-'));
-  t.after(() => rmdirSync(folder));
+  t.after(async () => {
+    while ((await mountAt(folder)) !== null) execFileSync('umount', ['-i', '-c', '-l', folder]);
+    rmdirSync(folder);
+  });
   return folder;
 }
 
@@ -23,52 +26,59 @@ function mountEmpty(folder: string): void {
   execFileSync('mount', ['-i', '-t', 'ramfs', 'none', folder]);
 }
 
-function mountNumbered(number: number, folder: string, before = async () => {}): Promise<void> {
-  return untilNumbered(() =>
-    withDeviceNumber(number, folder, async () => {
-      await before();
-      mountEmpty(folder);
-    }),
-  );
+/** Mounts a volume that nobody answers. @param before is called when the number is free */
+async function mountNumbered(
+  t: TestContext,
+  number: number,
+  folder: string,
+  before: (attempt: number) => void = () => undefined,
+): Promise<void> {
+  let attempt = 0;
+  await untilNumbered(async () => {
+    const fd = openSync('/dev/fuse', 'r+');
+    t.after(() => closeSync(fd));
+    await withDeviceNumber(number, folder, (mountsBefore) => {
+      before(++attempt);
+      return mountDevice(fd, folder, 'leasehold: a\\b', [], mountsBefore);
+    });
+  });
 }
 
 function freeNumber(): number {
   return 1_000 + Math.floor(Math.random() * 2_000);
 }
 
+async function deviceOf(folder: string): Promise<string | undefined> {
+  return (await mountAt(folder))?.device;
+}
+
 test('mounts that ask for neighboring numbers at the same time get them', { skip }, async (t) => {
   const first = freeNumber();
   const folders = [0, 1, 2, 3].map(() => folderFor(t));
-  try {
-    await Promise.all(folders.map((folder, index) => mountNumbered(first + index, folder)));
-    const devices = folders.map(async (folder) => (await mountAt(folder))?.device);
-    assert.deepEqual(
-      await Promise.all(devices),
-      folders.map((_, index) => `0:${first + index}`),
-    );
-  } finally {
-    for (const folder of folders)
-      if ((await mountAt(folder)) !== null) execFileSync('umount', ['-i', folder]);
-  }
+  await Promise.all(folders.map((folder, index) => mountNumbered(t, first + index, folder)));
+  assert.deepEqual(
+    await Promise.all(folders.map(deviceOf)),
+    folders.map((_, index) => `0:${first + index}`),
+  );
+  assert.deepEqual(
+    readdirSync(tmpdir()).filter((name) => name.startsWith('leasehold-numbers-')),
+    [],
+  );
 });
 
-test('a mount that got another number is removed, and repeated', { skip }, async (t) => {
-  const [folder, other] = [folderFor(t), folderFor(t)];
+test('a mount gets its number after others that came before it and stay', { skip }, async (t) => {
+  const [folder, ...others] = [folderFor(t), folderFor(t), folderFor(t)];
   const number = freeNumber();
-  let missed = 0;
-  await untilNumbered(
-    () =>
-      withDeviceNumber(number, folder, async () => {
-        if (missed === 0) mountEmpty(other);
-        mountEmpty(folder);
-      }),
-    () => {
-      if (missed++ === 0) execFileSync('umount', ['-i', other]);
-    },
-  );
-  assert.ok(missed > 0);
-  assert.equal((await mountAt(folder))?.device, `0:${number}`);
-  execFileSync('umount', ['-i', folder]);
+  let attempts = 0;
+  await mountNumbered(t, number, folder, (attempt) => {
+    attempts = attempt;
+    const other = others[attempt - 1];
+    if (other !== undefined) mountEmpty(other);
+  });
+  assert.ok(attempts > others.length);
+  assert.equal(await deviceOf(folder), `0:${number}`);
+  for (const other of others) assert.notEqual(await deviceOf(other), `0:${number}`);
+  await unmountDirectory(folder, true);
   assert.equal(await mountAt(folder), null, 'It was mounted once');
 });
 
@@ -78,13 +88,13 @@ test('the numbers are held without copies of volumes, which could not end', { sk
   await mountDevice(fd, volume, 'leasehold:main', []);
   const device = (await mountAt(volume))?.device ?? '';
   try {
-    await mountNumbered(freeNumber(), folder, async () =>
+    await withDeviceNumber(freeNumber(), folder, async () => {
       assert.deepEqual(
         (await holdersOf(device)).map(({ directory, isHere }) => ({ directory, isHere })),
         [{ directory: volume, isHere: true }],
-      ),
-    );
-    execFileSync('umount', ['-i', folder]);
+      );
+      mountEmpty(folder);
+    }).catch((error) => assert.ok(error instanceof DeviceNumberMissed, error));
   } finally {
     closeSync(fd);
     await unmountDirectory(volume, true);
