@@ -108,7 +108,6 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
         pending: isSweepPending(tables),
         garbage: hasGarbage(tables),
         ...(tables.retentions.hasDates() ? { retains: true } : {}),
-        ...(tables.walks.next() === undefined ? {} : { walks: true }),
       };
     case 'live-files':
       return { inodes: tables.inodeLists.live(volumeOf(tables, query.volume).id, query.countMax) };
@@ -158,6 +157,8 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       const rows = tables.quotas.chain(inodeOf(tables, query.inode).quota);
       return { quotas: directoryQuotasOf(tables, rows) };
     }
+    case 'quota-walks':
+      return { pending: tables.walks.next() !== undefined };
     case 'quota-walk':
       return quotaWalkState(tables, inodeOf(tables, query.inode).id);
     case 'placement-classes':

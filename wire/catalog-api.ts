@@ -990,6 +990,8 @@ export const Query = Type.Union([
   }),
   /** Quotas of directories that an inode counts against, the innermost first. */
   Type.Object({ kind: Type.Literal('quotas-of'), inode: Inode }),
+  /** Whether quotas begin or end at directories with entries: `walk-quotas` continues them. */
+  Type.Object({ kind: Type.Literal('quota-walks') }),
   /** Whether the quota of a directory is being counted, or ends. */
   Type.Object({ kind: Type.Literal('quota-walk'), inode: Inode }),
   Type.Object({ kind: Type.Literal('placement-classes'), paths: Type.Optional(Type.Literal(true)) }),
@@ -1248,13 +1250,7 @@ export interface QueryResults extends MoveQueryResults {
    * `garbage`: whether there is anything that `collect` deletes, at once or when its time has come. `retains`: whether
    * there is a date of a retention that has not come.
    */
-  /** `walks`: `walk-quotas` has work. */
-  readonly sweeps: {
-    readonly pending: boolean;
-    readonly garbage?: boolean;
-    readonly retains?: boolean;
-    readonly walks?: boolean;
-  };
+  readonly sweeps: { readonly pending: boolean; readonly garbage?: boolean; readonly retains?: boolean };
   readonly 'live-files': { readonly inodes: readonly number[] };
   /** `next`: resume point, null at the end. */
   readonly reservations: {
@@ -1294,6 +1290,7 @@ export interface QueryResults extends MoveQueryResults {
   /** `next`: after which to continue, null at the end. */
   readonly 'directory-quotas': { readonly quotas: readonly DirectoryQuota[]; readonly next: number | null };
   readonly 'quotas-of': { readonly quotas: readonly DirectoryQuota[] };
+  readonly 'quota-walks': { readonly pending: boolean };
   readonly 'quota-walk': QuotaWalkState;
   readonly 'placement-classes': { readonly classes: readonly DirectoryClass[] };
   readonly 'files-miscounted': {

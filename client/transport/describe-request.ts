@@ -133,6 +133,7 @@ const QUERIES: { readonly [Kind in Query['kind']]: (query: QueryOf<Kind>) => str
   'files-miscounted': () => 'list files with too few or too many replicas',
   'directory-quotas': ({ volume }) => `list the quotas of directories of the volume "${volume}"`,
   'quotas-of': ({ inode }) => `query the quotas that inode ${inode} counts against`,
+  'quota-walks': () => 'query whether quotas are being counted',
   'quota-walk': ({ inode }) => `query whether the quota of directory ${inode} is being counted`,
   'placement-classes': () => 'list directories with a placement class',
   'files-misplaced': () => 'list files on servers that their volumes do not allow',

@@ -163,6 +163,7 @@ const QUERIES: QueryTargets = {
   'placement-classes': every,
   'directory-quotas': ofVolume,
   'quotas-of': ofInode,
+  'quota-walks': every,
   'quota-walk': ofInode,
   'files-needing': every,
   plans: every,

@@ -118,6 +118,7 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'one-inode' | 'cluster'
   'placement-classes': 'cluster',
   'directory-quotas': 'volume',
   'quotas-of': 'volume',
+  'quota-walks': 'cluster',
   'quota-walk': 'volume',
   plans: 'cluster',
   placed: 'cluster',

@@ -401,7 +401,12 @@ type Step = Command | { readonly kind: 'write'; readonly path: string; readonly 
 const anyStep: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 5,
-    arbitrary: path.map((at) => ({ kind: 'create-file' as const, place: main(at), ...NODE, exclusive: true })),
+    arbitrary: path.map((at) => ({
+      kind: 'create-file' as const,
+      place: main(at),
+      ...NODE,
+      exclusive: true,
+    })),
   },
   {
     weight: 4,
@@ -438,9 +443,7 @@ const anyStep: fc.Arbitrary<Step> = fc.oneof(
   },
   {
     weight: 9,
-    arbitrary: fc
-      .integer({ min: 1, max: 3 })
-      .map((countMax) => ({ kind: 'walk-quotas' as const, countMax })),
+    arbitrary: fc.integer({ min: 1, max: 3 }).map((countMax) => ({ kind: 'walk-quotas' as const, countMax })),
   },
 );
 
@@ -515,6 +518,13 @@ test('whatever is done while directories are counted, quotas count what is in th
     }),
     { numRuns: isLong ? 5_000 : 60 },
   );
-  for (const what of ['counting', 'ending', 'refused', 'rename while counting', 'link while counting', 'busy'])
+  for (const what of [
+    'counting',
+    'ending',
+    'refused',
+    'rename while counting',
+    'link while counting',
+    'busy',
+  ])
     assert.ok((reached.get(what) ?? 0) > 0, `${what}: ${JSON.stringify([...reached])}`);
 });

@@ -143,6 +143,7 @@ const QUERIES: readonly Row[] = [
   ['placement-classes', {}, 'every'],
   ['directory-quotas', { volume: 'main' }, 'volume main'],
   ['quotas-of', { inode: 8 }, [8]],
+  ['quota-walks', {}, 'every'],
   ['quota-walk', { inode: 8 }, [8]],
   ['files-needing', { server: 'a' }, 'every'],
   ['plans', { after: 0 }, 'every'],
