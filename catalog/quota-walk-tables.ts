@@ -5,8 +5,8 @@ import type { Statements } from './statements.ts';
 export type QuotaLimits = Pick<Quota, 'quotaBytes' | 'quotaInodes'>;
 
 /**
- * A quota whose directory is walked. `counting`: what is in it gets the quota; `checking`: whether all names of files
- * with hard links are in it; `ending`: what counts against it gets the next outer one; `refused`: the walk has ended so.
+ * Phases of a quota whose directory is walked. `counting`: what is in it gets the quota. `checking`: whether all names
+ * of files with hard links are in it. `ending`: what counts against it gets the next outer one. `refused`: it has ended.
  */
 export type WalkPhase = 'counting' | 'checking' | 'ending' | 'refused';
 
@@ -96,7 +96,7 @@ export class QuotaWalkTables {
     this.#statements.run('DELETE FROM quota_walks WHERE directory = ?', directory);
   }
 
-  /** The directory is removed: nobody asks why its quota was refused. */
+  /** The directory is removed, or gets another quota: why an earlier one was refused is not needed any more. */
   forgetRefusal(directory: number): void {
     if (!this.#any) return;
     this.#statements.run("DELETE FROM quota_walks WHERE directory = ? AND phase = 'refused'", directory);

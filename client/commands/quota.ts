@@ -117,7 +117,7 @@ async function change(
 }
 
 /**
- * Shows the progress until what is in the directory is counted, which goes on if this command ends.
+ * Shows the progress until what is in the directory is counted, which continues if this command ends.
  * @throws CommandFailure if the quota is refused
  */
 async function whenWalked(

@@ -421,7 +421,10 @@ const anyStep: fc.Arbitrary<Step> = fc.oneof(
   },
   { weight: 10, arbitrary: pair.map(([from, to]) => renamed(from, to)) },
   { weight: 4, arbitrary: pair.map(([from, to]) => renamed(from, to, 'exchange')) },
-  { weight: 4, arbitrary: fc.tuple(number, path).map(([inode, at]) => linked(inode, at)) },
+  {
+    weight: 6,
+    arbitrary: fc.tuple(fc.integer({ min: 7, max: 12 }), path).map(([inode, at]) => linked(inode, at)),
+  },
   {
     weight: 2,
     arbitrary: fc.tuple(number, path).map(([inode, at]) => {
@@ -483,11 +486,12 @@ test('whatever is done while directories are counted, quotas count what is in th
   const reached = new Map<string, number>();
   const note = (what: string) => reached.set(what, (reached.get(what) ?? 0) + 1);
   fc.assert(
-    fc.property(fc.array(anyStep, { minLength: 30, maxLength: 90 }), (steps) => {
+    fc.property(fc.array(anyStep, { minLength: 30, maxLength: 90 }), fc.boolean(), (steps, isShared) => {
       const catalog = new Catalog();
       catalog.run({ kind: 'volume-set', name: 'main', trashMs: 1_000_000 });
       for (const at of ['/a', '/a/b', '/c', '/a/b/d', '/c/d']) catalog.directory(at);
       for (const at of ['/a/x', '/a/b/x', '/c/x', '/a/b/d/x']) file(catalog, at, 100);
+      catalog.run(linked(catalog.at('/a/x').inode, isShared ? '/c/l' : '/a/b/l'));
       const recount = new Recount(catalog.db);
       for (const [index, one] of steps.entries()) {
         const before = catalog.db.prepare('SELECT phase FROM quota_walks').pluck().all();
@@ -519,7 +523,7 @@ test('whatever is done while directories are counted, quotas count what is in th
         .all();
       assert.deepEqual(counted, countedByTree(catalog));
     }),
-    { numRuns: isLong ? 1_500 : 60 },
+    { numRuns: isLong ? 1_500 : 50 },
   );
   for (const what of [
     'counting',

@@ -89,7 +89,11 @@ test('a directory in use is counted for its first quota while the catalog fails 
   const find = async (...what: readonly string[]) =>
     (await runOk('find', [mount.path('tree'), ...what], { timeoutMs: 120_000 })).text.trim().split('\n');
   await Promise.race([
-    until('the program changes what it has created', async () => (await find('-name', 'n*'))[0] !== '', 60_000),
+    until(
+      'the program changes what it has created',
+      async () => (await find('-name', 'n*'))[0] !== '',
+      60_000,
+    ),
     program.then(({ text }) => assert.fail(text)),
   ]);
 
