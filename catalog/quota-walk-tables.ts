@@ -5,8 +5,9 @@ import type { Statements } from './statements.ts';
 export type QuotaLimits = Pick<Quota, 'quotaBytes' | 'quotaInodes'>;
 
 /**
- * Phases of a quota whose directory is walked. `counting`: what is in it gets the quota. `checking`: whether all names
- * of files with hard links are in it. `ending`: what counts against it gets the next outer one. `refused`: it has ended.
+ * Phases of a quota whose directory is walked. `counting`: what is in it gets the quota. `checking`: whether all
+ * names of files with hard links are in it. `ending`: what counts against it gets the next outer one. `refused`: it has
+ * ended.
  */
 export type WalkPhase = 'counting' | 'checking' | 'ending' | 'refused';
 

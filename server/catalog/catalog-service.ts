@@ -312,7 +312,7 @@ export class LocalCatalogService implements CatalogService {
       case 'reserve-inodes':
         return this.#notUpgraded(VOLUME_MOVES_VERSION).length === 0 ? command : withoutVolume(command);
       case 'set-quota':
-        return this.#notUpgraded(QUOTA_WALKS_VERSION).length === 0 ? command : withoutWalks(command);
+        return this.#olderThan(QUOTA_WALKS_VERSION).length === 0 ? command : withoutWalks(command);
       default:
         return command;
     }
