@@ -1,5 +1,6 @@
 /**
- * Measures how long the catalog is occupied by each slice of a quota that begins, and ends, at a directory with entries.
+ * Measures how long the catalog is occupied by each slice of a quota that begins, and ends, at a directory with
+ * entries.
  *
  *     npm run bench:quota-walks -- [entries, 100000 by default]
  */
