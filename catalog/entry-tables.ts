@@ -1,5 +1,6 @@
 import type { ChangeRecord } from './change-record.ts';
 import { type EntryRow, INODE_COLUMNS, type InodeRow } from './inode-rows.ts';
+import type { QuotaWalkTables } from './quota-walk-tables.ts';
 import type { SnapshotTables } from './snapshot-tables.ts';
 import type { Statements } from './statements.ts';
 
@@ -18,17 +19,20 @@ export interface NameRow {
 
 interface SharedTables {
   readonly snapshots: SnapshotTables;
+  readonly walks: QuotaWalkTables;
   readonly changes: ChangeRecord;
 }
 
 export class EntryTables {
   readonly #statements: Statements;
   readonly #snapshots: SnapshotTables;
+  readonly #walks: QuotaWalkTables;
   readonly #changes: ChangeRecord;
 
-  constructor(statements: Statements, { snapshots, changes }: SharedTables) {
+  constructor(statements: Statements, { snapshots, walks, changes }: SharedTables) {
     this.#statements = statements;
     this.#snapshots = snapshots;
+    this.#walks = walks;
     this.#changes = changes;
   }
 
@@ -80,6 +84,7 @@ export class EntryTables {
   insert(parent: number, name: string, inode: number): void {
     this.#changes.touch(parent);
     this.#changes.add({ kind: 'created', parent, name, inode });
+    this.#walks.nameChanged(parent, name, inode, 1);
     const since = this.#snapshots.nextSerialOfInode(parent);
     this.#statements.run(
       'INSERT INTO entries (parent, name, inode, since) VALUES (?, ?, ?, ?)',
@@ -94,12 +99,21 @@ export class EntryTables {
     this.#changes.touch(parent);
     this.#changes.add({ kind: 'replaced', parent, name, inode });
     this.#snapshots.keepEntry(parent, name);
+    if (!this.#walks.isEmpty) {
+      const replaced = this.#statements.get<{ inode: number }>(
+        'SELECT inode FROM entries WHERE parent = ? AND name = ?',
+        ...[parent, name],
+      );
+      if (replaced !== undefined) this.#walks.nameChanged(parent, name, replaced.inode, -1);
+      this.#walks.nameChanged(parent, name, inode, 1);
+    }
     this.#statements.run('UPDATE entries SET inode = ? WHERE parent = ? AND name = ?', inode, parent, name);
   }
 
   delete(parent: number, name: string, inode: number): void {
     this.#changes.touch(parent);
     this.#changes.add({ kind: 'removed', parent, name, inode });
+    this.#walks.nameChanged(parent, name, inode, -1);
     this.#snapshots.keepEntry(parent, name);
     this.#statements.run('DELETE FROM entries WHERE parent = ? AND name = ?', parent, name);
   }

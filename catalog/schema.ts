@@ -6,7 +6,7 @@ import { type CatalogNumber, inodesOf, ROOT_CATALOG, ROOT_NUMBERS_END } from '..
 export type CatalogDatabase = Database.Database;
 
 /** Version of the tables, stored as `user_version`. */
-export const SCHEMA_VERSION = 14;
+export const SCHEMA_VERSION = 15;
 
 /** Kinds of inodes in the tables. A number is never reused. */
 export const KIND_FILE = 1;
@@ -592,6 +592,43 @@ const DIRECTORY_QUOTAS = `
   ALTER TABLE inodes ADD COLUMN quota INTEGER NOT NULL DEFAULT 0;
 `;
 
+/** Quotas of directories that have entries: see `QuotaWalkTables`. */
+const QUOTA_WALKS = `
+  CREATE TABLE quota_walks (
+    directory     INTEGER PRIMARY KEY,
+    volume        INTEGER NOT NULL,
+    -- counting, checking, ending or refused
+    phase         TEXT NOT NULL,
+    -- while counting: the directory whose entries are visited, or 0, and the last one that was
+    visiting      INTEGER NOT NULL,
+    visited       TEXT NOT NULL COLLATE BINARY,
+    -- why the quota is refused, or empty
+    why           TEXT NOT NULL,
+    -- limits of the quota once all is counted
+    quota_bytes   INTEGER NOT NULL,
+    quota_inodes  INTEGER NOT NULL
+  ) STRICT;
+  -- directories in it whose entries are to be visited
+  CREATE TABLE quota_walk_directories (
+    directory  INTEGER NOT NULL,
+    inode      INTEGER NOT NULL,
+    PRIMARY KEY (directory, inode)
+  ) STRICT, WITHOUT ROWID;
+  -- files that had several names when they got the quota
+  CREATE TABLE quota_walk_files (
+    inode      INTEGER PRIMARY KEY,
+    directory  INTEGER NOT NULL,
+    -- names that were visited
+    names      INTEGER NOT NULL,
+    -- one of them
+    parent     INTEGER NOT NULL,
+    name       TEXT NOT NULL COLLATE BINARY
+  ) STRICT;
+  CREATE INDEX quota_walk_files_of_directory ON quota_walk_files (directory, inode);
+  -- finds what counts against a quota that ends
+  CREATE INDEX quota_inodes ON inodes (quota) WHERE quota > 0;
+`;
+
 /** From version 1 to 2; servers are added when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -622,6 +659,7 @@ const MIGRATIONS: readonly string[] = [
   JUNCTIONS + MOVES,
   SPLITS + RETENTIONS,
   DIRECTORY_QUOTAS,
+  QUOTA_WALKS,
 ];
 
 /** The tables, each with its key columns, in the order of the canonical dump. */
@@ -653,6 +691,9 @@ export const TABLE_KEYS = {
   reserved: 'first',
   directory_classes: 'directory',
   directory_quotas: 'directory',
+  quota_walks: 'directory',
+  quota_walk_directories: 'directory, inode',
+  quota_walk_files: 'inode',
   junctions: 'inode',
   trash: 'inode',
   snapshots: 'volume, serial',

@@ -18,9 +18,9 @@ import type { ExportedTable } from '../wire/volume-moves.ts';
  *   volumes and directories. 13: volumes that are attached in others; moves of volumes to catalogs of their own;
  *   volumes of reserved numbers. 14: directories that become volumes; placement classes of uploads;
  *   extended attributes of new files and directories, and of removed directories; retentions.
- * - 15: quotas of directories.
+ * - 15: quotas of directories. 16: quotas that begin and end at directories with entries.
  */
-export const COMMANDS_VERSION = 15;
+export const COMMANDS_VERSION = 16;
 
 /** Servers from this version on obey fences. @see CacheOwner.fence */
 export const FENCES_VERSION = 5;
@@ -71,6 +71,9 @@ export const RETENTION_VERSION = 14;
 
 /** From this version on, inodes count against the quotas of directories. */
 export const DIRECTORY_QUOTAS_VERSION = 15;
+
+/** Servers from this version on know that a quota begins or ends at a directory with entries. */
+export const QUOTA_WALKS_VERSION = 16;
 
 /** The version that introduced each command. A new command needs an entry. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {
@@ -148,6 +151,7 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   retain: 14,
   'snapshot-retain': 14,
   'set-quota': 15,
+  'walk-quotas': 16,
 };
 
 /**
@@ -170,6 +174,7 @@ const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, num
   bear: { elsewhere: 5 },
   'note-accesses': { unset: 5 },
   'set-attributes': { touches: 9, unchangedNs: 10 },
+  'set-quota': { walks: 16 },
 };
 
 /** Tables of an export that earlier versions do not know. */
@@ -247,6 +252,11 @@ export function withoutHoles(command: Command): Command {
 
 /** The command for servers before `UPLOAD_CLASSES_VERSION`, by which the file has its volume's class until linked. */
 export function withoutPlacement({ placement: _, ...command }: CommandOf<'create-orphan'>): Command {
+  return command;
+}
+
+/** The command for servers before `QUOTA_WALKS_VERSION`, which refuse it for a directory with entries. */
+export function withoutWalks({ walks: _, ...command }: CommandOf<'set-quota'>): Command {
   return command;
 }
 

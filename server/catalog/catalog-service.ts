@@ -9,11 +9,13 @@ import {
   FENCES_VERSION,
   HOLES_VERSION,
   PLANS_VERSION,
+  QUOTA_WALKS_VERSION,
   UPLOAD_CLASSES_VERSION,
   VOLUME_MOVES_VERSION,
   withoutHoles,
   withoutPlacement,
   withoutVolume,
+  withoutWalks,
 } from '../../catalog/versions.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
@@ -309,6 +311,8 @@ export class LocalCatalogService implements CatalogService {
         return this.#notUpgraded(UPLOAD_CLASSES_VERSION).length === 0 ? command : withoutPlacement(command);
       case 'reserve-inodes':
         return this.#notUpgraded(VOLUME_MOVES_VERSION).length === 0 ? command : withoutVolume(command);
+      case 'set-quota':
+        return this.#olderThan(QUOTA_WALKS_VERSION).length === 0 ? command : withoutWalks(command);
       default:
         return command;
     }
