@@ -80,7 +80,8 @@ export function nestedCalls(
     },
     link: (inode, parent, name, thread) =>
       followed(parent, async () => {
-        const isThere = volumes.ofNumber(inode) === volumes.ofNumber(parent);
+        // A new file that is open in the former volume is sent first: the link changes its status.
+        const isThere = of(inode) === of(parent);
         const number = isThere ? inode : await of(inode).fileSystem.numberOf(inode);
         assertInVolume(volumes, parent, number);
         return held(await of(parent).fileSystem.link(number, parent, name, thread));
@@ -130,9 +131,9 @@ export function nestedCalls(
     listed(parent, name) {
       const listed = of(parent).fileSystem.listed(parent, name);
       // The kernel looks it up when it is used: a listing crosses no junction.
-      return listed?.junction === undefined && !(listed && volumes.heldAs(listed.inode) !== null)
-        ? listed
-        : undefined;
+      if (listed === undefined || listed.junction !== undefined) return undefined;
+      // Nor does it have the bytes that are not sent yet.
+      return volumes.heldAs(listed.inode) === null ? listed : undefined;
     },
     async releaseDirectory(handle) {
       const { fileSystem } = volumes.released(handle);

@@ -11,7 +11,6 @@ const NUMBERS_MAX = 10_000;
  */
 export class NewNumbers {
   readonly #byFormer = new BoundedMap<number, number>(NUMBERS_MAX);
-
   readonly #formers = new BoundedMap<number, number>(NUMBERS_MAX);
 
   set(former: number, inode: number): void {
