@@ -59,8 +59,30 @@ export class NestedVolumes {
     this.#log = log;
   }
 
+  /**
+   * Where calls about an inode go. A file stays with the mounted volume while programs have it open there for writing,
+   * also if its directory has become another volume: that file system alone has the bytes that are not sent yet, and
+   * has changes executed where the inode is now.
+   */
   of(inode: number): Volume {
+    const volume = this.ofNumber(inode);
+    return volume !== this.own && this.own.fileSystem.isOpenForWriting(inode) ? this.own : volume;
+  }
+
+  /** The volume that has the inode, as far as known. */
+  ofNumber(inode: number): Volume {
     return this.#attachedOf(inode)?.volume ?? this.own;
+  }
+
+  /**
+   * The number by which the mounted volume's file system serves a file that a look-up has found in another volume; null
+   * if it does not. The answer of the other one lacks the bytes that are not sent yet.
+   */
+  heldAs(inode: number): number | null {
+    const { own } = this;
+    if (this.ofNumber(inode) === own) return null;
+    const number = own.fileSystem.formerNumberOf(inode);
+    return number !== inode || own.fileSystem.isOpenForWriting(inode) ? number : null;
   }
 
   ofHandle(handle: number): Volume {
@@ -137,10 +159,10 @@ export class NestedVolumes {
    * @returns whether another volume here has the inode now
    */
   async enterSplit(inode: number): Promise<boolean> {
-    const before = this.of(inode);
+    const before = this.ofNumber(inode);
     await this.#attachments.refresh();
     await this.enterByNumber(inode);
-    return this.of(inode) !== before;
+    return this.ofNumber(inode) !== before;
   }
 
   mounted(kernel: FileKernel): void {

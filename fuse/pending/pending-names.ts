@@ -9,6 +9,7 @@ import { CAPABILITY_NAME } from '../xattr-names.ts';
 import { AsyncUnlinks } from './async-unlinks.ts';
 import { DirectoryOps, type DirectoryParts, type PendingState } from './directory-ops.ts';
 import { NewFiles } from './new-files.ts';
+import { NewNumbers } from './new-numbers.ts';
 import { FLUSH_ALL } from './pending-ops.ts';
 import type { UnlinkOptions } from './unlinks.ts';
 
@@ -30,7 +31,7 @@ function named(attributes: Attributes): NameState[] {
  */
 export function withPendingNames(
   world: World,
-  backend: FileSystemBackend,
+  cluster: FileSystemBackend,
   delegation: DelegationBackend,
   state: PendingState,
   log: Log,
@@ -38,7 +39,10 @@ export function withPendingNames(
 ): FileSystemBackend {
   const { late = () => undefined, changed = () => Promise.resolve() } = options;
   const { delegations } = state.cache;
-  const parts: DirectoryParts = { ...state, world, backend, delegation, log, late, changed };
+  const numbers = new NewNumbers();
+  const backend = numbers.over(cluster);
+  const renumbered = (former: number, inode: number): void => numbers.set(former, inode);
+  const parts: DirectoryParts = { ...state, world, backend, delegation, log, late, changed, renumbered };
   const ops = new DirectoryOps(parts, options);
   const newFiles = new NewFiles(parts, ops);
   const unlinks = new AsyncUnlinks(parts, ops);
@@ -64,6 +68,10 @@ export function withPendingNames(
     async byNumber(inode, which) {
       const uncommitted = which === 'self' ? ops.files.of(inode)?.attributes : undefined;
       return uncommitted ?? backend.byNumber(inode, which);
+    },
+    async numberOf(inode) {
+      await ops.flush({ kind: 'inode', inode });
+      return numbers.of(inode);
     },
     async attributes(inode) {
       const uncommitted = ops.files.of(inode);

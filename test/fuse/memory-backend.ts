@@ -335,8 +335,12 @@ export class MemoryBackend implements FileSystemBackend {
     return renamed;
   }
 
-  setAttributesOfCreated(inode: number, changes: AttributeChanges): Promise<Attributes> {
-    return this.setAttributes(inode, changes);
+  formerNumberOf(inode: number): number {
+    return inode;
+  }
+
+  async numberOf(inode: number): Promise<number> {
+    return inode;
   }
 
   async setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes> {
