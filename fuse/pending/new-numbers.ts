@@ -32,7 +32,10 @@ export class NewNumbers {
     return {
       ...backend,
       formerNumberOf: (inode) => this.#formers.get(inode) ?? inode,
-      numberOf: async (inode) => of(inode),
+      async numberOf(inode) {
+        await backend.numberOf(inode);
+        return of(inode);
+      },
       attributes: (inode) => as(inode, backend.attributes(of(inode))),
       setAttributes: (inode, changes) => as(inode, backend.setAttributes(of(inode), changes)),
       setFlags: (inode, flags) => as(inode, backend.setFlags(of(inode), flags)),

@@ -31,7 +31,7 @@ function named(attributes: Attributes): NameState[] {
  */
 export function withPendingNames(
   world: World,
-  cluster: FileSystemBackend,
+  backend: FileSystemBackend,
   delegation: DelegationBackend,
   state: PendingState,
   log: Log,
@@ -40,7 +40,6 @@ export function withPendingNames(
   const { late = () => undefined, changed = () => Promise.resolve() } = options;
   const { delegations } = state.cache;
   const numbers = new NewNumbers();
-  const backend = numbers.over(cluster);
   const renumbered = (former: number, inode: number): void => numbers.set(former, inode);
   const parts: DirectoryParts = { ...state, world, backend, delegation, log, late, changed, renumbered };
   const ops = new DirectoryOps(parts, options);
@@ -58,7 +57,7 @@ export function withPendingNames(
     const attributes = ops.files.of(inode) === undefined ? backend.grantedAttributes(inode) : undefined;
     return attributes && ops.afterUnlinks(attributes);
   };
-  return {
+  return numbers.over({
     ...backend,
     async stop() {
       await ops.stop();
@@ -71,7 +70,7 @@ export function withPendingNames(
     },
     async numberOf(inode) {
       await ops.flush({ kind: 'inode', inode });
-      return numbers.of(inode);
+      return inode;
     },
     async attributes(inode) {
       const uncommitted = ops.files.of(inode);
@@ -197,5 +196,5 @@ export function withPendingNames(
     },
     isChanging: (inode) => ops.isChanging(inode),
     openFile: (inode, ...rest) => ops.files.of(inode) ?? ops.open(inode, ...rest),
-  };
+  });
 }
