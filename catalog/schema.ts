@@ -529,7 +529,7 @@ const SPLITS = `
   ALTER TABLE volume_moves ADD COLUMN part INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE volume_moves ADD COLUMN source INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE volume_moves ADD COLUMN above INTEGER NOT NULL DEFAULT 0;
-  -- while it is split off: the last entry that was visited in the first of its directories
+  -- while it is split off: the last entry that was visited in a directory
   ALTER TABLE volume_moves ADD COLUMN visited TEXT NOT NULL DEFAULT '';
   DROP INDEX frozen_volumes;
   CREATE INDEX frozen_volumes ON volume_moves (volume) WHERE phase IN ('splitting', 'joining', 'frozen', 'numbered');
@@ -627,6 +627,8 @@ const QUOTA_WALKS = `
   CREATE INDEX quota_walk_files_of_directory ON quota_walk_files (directory, inode);
   -- finds what counts against a quota that ends
   CREATE INDEX quota_inodes ON inodes (quota) WHERE quota > 0;
+  -- while a volume is split off: the directory of which a part of the entries was visited, or 0
+  ALTER TABLE volume_moves ADD COLUMN visiting INTEGER NOT NULL DEFAULT 0;
 `;
 
 /** From version 1 to 2; servers are added when they register. */

@@ -18,7 +18,8 @@ import type { ExportedTable } from '../wire/volume-moves.ts';
  *   volumes and directories. 13: volumes that are attached in others; moves of volumes to catalogs of their own;
  *   volumes of reserved numbers. 14: directories that become volumes; placement classes of uploads;
  *   extended attributes of new files and directories, and of removed directories; retentions.
- * - 15: quotas of directories. 16: quotas that begin and end at directories with entries.
+ * - 15: quotas of directories. 16: quotas that begin and end at directories with entries; steps of splits
+ *   that end within a directory.
  */
 export const COMMANDS_VERSION = 16;
 
@@ -175,6 +176,7 @@ const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, num
   'note-accesses': { unset: 5 },
   'set-attributes': { touches: 9, unchangedNs: 10 },
   'set-quota': { walks: 16 },
+  'volume-part': { resumes: 16 },
 };
 
 /** Tables of an export that earlier versions do not know. */

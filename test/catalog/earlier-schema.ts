@@ -5,6 +5,7 @@ export function asVersion14(db: CatalogDatabase): void {
   db.exec(`
     DROP TABLE quota_walks; DROP TABLE quota_walk_directories; DROP TABLE quota_walk_files;
     DROP INDEX quota_inodes;
+    ALTER TABLE volume_moves DROP COLUMN visiting;
     PRAGMA user_version = 14;
   `);
 }
