@@ -249,7 +249,7 @@ export class InodeTables {
     charge(this.#counters, inode, -1, -chargeOf(inode));
     if (inode.trashed) this.#trash.delete(inode.id);
     if (inode.retainNs !== null) this.#retentions.delete(inode.id);
-    if (inode.kind === KIND_DIRECTORY) this.#walks.forgetRefusal(inode.id);
+    if (inode.kind === KIND_DIRECTORY) this.#walks.directoryRemoved(inode.id);
     this.#statements.run('DELETE FROM inodes WHERE id = ?', inode.id);
     if (inode.replicas !== '') this.#placements.remove(inode.id, inode.replicas);
     this.#volumes.count(inode.volume, -1, inode.kind === KIND_FILE ? -inode.sizeBytes : 0);

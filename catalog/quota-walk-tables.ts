@@ -103,6 +103,13 @@ export class QuotaWalkTables {
     this.#statements.run("DELETE FROM quota_walks WHERE directory = ? AND phase = 'refused'", directory);
   }
 
+  /** What still counts against its quota, as files in the trash or with names elsewhere, gets the next outer one. */
+  directoryRemoved(directory: number): void {
+    this.forgetRefusal(directory);
+    if (!this.#any) return;
+    this.#statements.run("UPDATE quota_walks SET phase = 'ending', why = '' WHERE directory = ?", directory);
+  }
+
   /** @param inode of a directory whose entries are to be visited */
   addDirectory(directory: number, inode: number): void {
     this.#statements.run('INSERT OR IGNORE INTO quota_walk_directories VALUES (?, ?)', directory, inode);

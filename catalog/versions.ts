@@ -191,6 +191,17 @@ const REPLACEMENT_CHARACTER_VERSION = 5;
 /** Fields with names and paths, which earlier versions checked for U+FFFD. */
 const CHECKED_FIELDS: ReadonlySet<string> = new Set(['name', 'path', 'target', 'to']);
 
+/** Commands from which others follow that need this version: what waits for these must not wait for an upgrade. */
+const FOLLOWED: { readonly [Kind in Command['kind']]?: number } = {
+  // Steps of a split.
+  'volume-split': 16,
+};
+
+/** @returns the first version that all servers must know before a client may give the command */
+export function requiredVersion(command: Command): number {
+  return Math.max(commandVersion(command), FOLLOWED[command.kind] ?? 1);
+}
+
 /** @returns the first version that executes the command as meant */
 export function commandVersion(command: Command): number {
   const versions = Object.entries(FIELDS[command.kind] ?? {})

@@ -65,6 +65,8 @@ function beginQuota(tables: Tables, directory: InodeRow, walks: boolean): void {
   // The directory itself is all that it has; what it is in counts it already.
   const limits = { quotaBytes: 0, quotaInodes: 0 };
   tables.quotas.insert({ directory: id, volume, enclosing, ...limits, namedInodes: 1, namedBytes: 0 });
+  // One that ends counts it until it is found by its quota.
+  if (directory.quota !== enclosing) tables.quotas.add(directory.quota, -1, 0);
   tables.inodes.setQuota(id, id);
 }
 

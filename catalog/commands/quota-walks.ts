@@ -47,8 +47,7 @@ export function walkQuotas(
 ): CommandResults['walk-quotas'] {
   const walk = tables.walks.next();
   if (walk === undefined) return { more: false };
-  if (!tables.inodes.exists(walk.directory)) forget(tables, walk, countMax);
-  else continueWalk(tables, walk, countMax);
+  continueWalk(tables, walk, countMax);
   return { more: tables.walks.next() !== undefined };
 }
 
@@ -64,11 +63,6 @@ function continueWalk(tables: Tables, walk: QuotaWalk, countMax: number): void {
       end(tables, walk, countMax);
       return;
   }
-}
-
-/** The directory was removed: nothing is in it. Its quota lasts as long as files in the trash count against it. */
-function forget({ walks }: Tables, { directory }: QuotaWalk, countMax: number): void {
-  if (walks.deleteLists(directory, countMax) < countMax) walks.delete(directory);
 }
 
 /** What is visited together: its count is added once. */
@@ -207,7 +201,8 @@ function hasOtherNames(tables: Tables, { id, volumeName }: InodeRow, parent: num
 function end(tables: Tables, walk: QuotaWalk, countMax: number): void {
   const { walks, quotas, inodes } = tables;
   const { directory, why } = walk;
-  const outer = outerOf(tables, walk);
+  // Without a row, the directory was removed, and only orphans that do not count name it.
+  const outer = quotas.row(directory)?.enclosing ?? 0;
   let left = countMax - walks.deleteLists(directory, countMax);
   const sum = { inodes: 0, bytes: 0 };
   const found = left === 0 ? [] : inodes.againstQuota(directory, left);
@@ -229,7 +224,7 @@ function end(tables: Tables, walk: QuotaWalk, countMax: number): void {
   quotas.add(directory, -sum.inodes, -sum.bytes);
   if (left === 0) return;
   quotas.delete(directory);
-  inodes.setQuota(directory, outer);
+  if (inodes.exists(directory)) inodes.setQuota(directory, outer);
   if (why === '') walks.delete(directory);
   else walks.put({ ...walk, phase: 'refused' });
 }

@@ -81,8 +81,7 @@ export function nestedCalls(
     link: (inode, parent, name, thread) =>
       followed(parent, async () => {
         // A new file that is open in the former volume is sent first: the link changes its status.
-        const isThere = of(inode) === of(parent);
-        const number = isThere ? inode : await of(inode).fileSystem.numberOf(inode);
+        const number = await of(inode).fileSystem.numberOf(inode);
         assertInVolume(volumes, parent, number);
         return held(await of(parent).fileSystem.link(number, parent, name, thread));
       }),
@@ -141,7 +140,11 @@ export function nestedCalls(
       await allDone(affected.map((each) => each.releaseDirectory(handle)));
     },
     async persistDirectory(inode, handle = 0) {
-      if (inode !== root) return of(inode).fileSystem.persistDirectory(inode, handle);
+      if (inode !== root) {
+        // A descriptor from before the directory became a volume covers new files that are not sent yet.
+        const covered = new Set([of(inode), ...(handle === 0 ? [] : [ofHandle(handle)])]);
+        return allDone([...covered].map(({ fileSystem }) => fileSystem.persistDirectory(inode, handle)));
+      }
       await allDone(volumes.fileSystems().map((each) => each.persistDirectory(each.root, handle)));
     },
     mounted: (kernel) => volumes.mounted(kernel),

@@ -1,5 +1,5 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
-import type { CatalogNumber } from '../../base/ids.ts';
+import { type CatalogNumber, catalogOfInode } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import { allDone } from '../all-done.ts';
 import type { Answered } from '../answered.ts';
@@ -116,7 +116,9 @@ export class NestedVolumes {
     if (this.#attached.size === 0) return entries;
     return entries.map((entry) => {
       const attachment = entry.inode === null ? null : this.#found.get(entry.inode)?.attachment;
-      return attachment == null ? entry : { ...entry, inode: attachment.root };
+      if (attachment != null) return { ...entry, inode: attachment.root };
+      const held = entry.inode === null ? null : this.heldAs(entry.inode);
+      return held === null ? entry : { ...entry, inode: held };
     });
   }
 
@@ -133,6 +135,7 @@ export class NestedVolumes {
     const { inode } = answered;
     const attachment = await this.#find(junction, inode);
     if (attachment === null) return answered;
+    await this.#sendFormer(attachment);
     const { volume, root } = this.#entered(attachment, inode);
     return volume.fileSystem.attributes(root);
   }
@@ -151,6 +154,7 @@ export class NestedVolumes {
     await this.own.fileSystem.lookup(top, '.');
     // To find a directory's name, the kernel looks for its inode in the listing of the parent.
     this.#found.set(junction, { attachment: found.attachment, askedMs });
+    await this.#sendFormer(found.attachment);
     this.#entered(found.attachment, junction);
   }
 
@@ -211,6 +215,12 @@ export class NestedVolumes {
       this.#log('debug', 'the list of attached volumes is not known', { error: messageOf(error) });
       return known.attachment;
     }
+  }
+
+  /** Sends what the mounted volume has of one that was a part of it: the other file system finds only what was sent. */
+  async #sendFormer({ catalog, root }: Attachment): Promise<void> {
+    const wasPart = catalogOfInode(root) !== catalog;
+    if (wasPart && !this.#attached.has(catalog)) await this.own.fileSystem.drain();
   }
 
   #entered(attachment: Attachment, junction: number): Attached {

@@ -23,6 +23,9 @@ const WITH_CONTENTS: ContentVersion = { epoch: 1, seq: 1 };
 
 const FINAL: ReadonlySet<string> = new Set(['exists', 'not-found', 'not-directory', 'precondition-failed']);
 
+/** With these errors no attempt of a request was executed. */
+const NOT_EXECUTED: ReadonlySet<string> = new Set(['busy', 'moving', 'no-space', 'quota-exceeded']);
+
 export interface CommitRequests {
   readonly createWithContents: (file: NewFile) => Promise<CreateOutcome>;
   readonly create: DelegationBackend['create'];
@@ -205,7 +208,7 @@ export class FileCommit {
     } catch (error) {
       // The catalog that the directory has left has executed no attempt, and will execute none.
       if (movedTo(error) !== undefined) return null;
-      this.#mayHaveNumber = true;
+      this.#mayHaveNumber ||= isOutcomeUnknown(error);
       // A create by the same number will find the file, or create it.
       this.#of.unknown(error);
       this.#attempted = 'with-contents';
@@ -255,7 +258,7 @@ export class FileCommit {
     } catch (error) {
       const catalog = movedTo(error);
       if (catalog !== undefined) return this.#createAt(catalog, file);
-      this.#mayHaveNumber = true;
+      this.#mayHaveNumber ||= isOutcomeUnknown(error);
       throw error;
     }
   }
@@ -308,6 +311,11 @@ interface CommitResult {
 /** @returns the catalog that has the directory now, if that is why the former one has refused a request for good */
 function movedTo(error: unknown): CatalogNumber | undefined {
   return error instanceof ServiceError ? error.details.movedTo : undefined;
+}
+
+/** Whether a request may have been executed. */
+function isOutcomeUnknown(error: unknown): boolean {
+  return !(error instanceof ServiceError) || !NOT_EXECUTED.has(error.code);
 }
 
 function isPreconditionFailed(error: unknown): boolean {

@@ -5,11 +5,11 @@ import { type Outcome, refusalOf } from '../../catalog/sessions.ts';
 import {
   COMMANDS_VERSION,
   CONDITIONS_VERSION,
-  commandVersion,
   FENCES_VERSION,
   HOLES_VERSION,
   PLANS_VERSION,
   QUOTA_WALKS_VERSION,
+  requiredVersion,
   UPLOAD_CLASSES_VERSION,
   VOLUME_MOVES_VERSION,
   withoutHoles,
@@ -320,7 +320,7 @@ export class LocalCatalogService implements CatalogService {
 
   /** Refuses a command that a known member cannot execute: its replica would fail. @throws ServiceError */
   #assertUnderstood(command: Command): void {
-    const version = commandVersion(command);
+    const version = requiredVersion(command);
     if (version === 1) return;
     const older = this.#thoseWithout(command, version);
     if (older.length === 0) return;

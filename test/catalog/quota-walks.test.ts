@@ -334,6 +334,80 @@ test('a directory that is counted may be removed, and stays in its outer quota',
   assert.equal(used(catalog)['/o']?.[0], 1);
 });
 
+test('what a removed directory has left counts in its outer quota, whatever phase its walk was in', () => {
+  const ends: readonly ((catalog: Catalog, file: number) => void)[] = [
+    (catalog) => catalog.run(renamed('/o/b', '/o/c')),
+    (catalog, inode) => catalog.run(linked(inode, '/o/c')),
+    () => undefined,
+  ];
+  for (const end of ends) {
+    const catalog = new Catalog();
+    const { inode: directory } = catalog.directory('/a');
+    catalog.directory('/o');
+    const inode = file(catalog, '/a/f');
+    catalog.run(linked(inode, '/o/b'));
+    catalog.run(set(directory, {}));
+    step(catalog);
+    catalog.run({ kind: 'unlink', place: main('/a/f'), trash: false });
+    catalog.run({ kind: 'remove-directory', place: main('/a') });
+    end(catalog, inode);
+    finish(catalog);
+    assert.deepEqual(used(catalog), {});
+    catalog.run(linked(inode, '/o/d'));
+  }
+  const catalog = new Catalog();
+  const { inode: directory } = catalog.directory('/a');
+  for (const path of ['/a/s', '/t']) catalog.directory(path);
+  file(catalog, '/a/s/x');
+  catalog.run(set(directory, {}));
+  finish(catalog);
+  catalog.run(set(directory, null));
+  catalog.run(renamed('/a/s', '/s'));
+  catalog.run({ kind: 'remove-directory', place: main('/a') });
+  finish(catalog);
+  assert.deepEqual(used(catalog), {});
+  catalog.run(renamed('/s', '/t/s'));
+});
+
+test('an unlinked file of a removed directory is not found; one in the trash counts in the outer quota', () => {
+  const catalog = new Catalog();
+  const { inode: directory } = catalog.directory('/a');
+  const inode = file(catalog, '/a/f');
+  catalog.run(set(directory, {}));
+  step(catalog);
+  catalog.run({ kind: 'unlink', place: main('/a/f'), trash: false });
+  catalog.run({ kind: 'remove-directory', place: main('/a') });
+  catalog.refuse('not-found', linked(inode, '/g'));
+  finish(catalog);
+  catalog.run({ kind: 'volume-set', name: 'main', trashMs: 1_000_000 });
+  const { inode: outer } = catalog.directory('/o');
+  catalog.run(set(outer, {}));
+  const { inode: inner } = catalog.directory('/o/a');
+  const { inode: removed } = catalog.file('/o/a/f');
+  catalog.run(set(inner, {}));
+  step(catalog);
+  catalog.run({ kind: 'unlink', place: main('/o/a/f') });
+  catalog.run({ kind: 'remove-directory', place: main('/o/a') });
+  catalog.run({ kind: 'trash-restore', volume: 'main', inode: removed, to: '/o/z' });
+  finish(catalog, 1);
+  assert.deepEqual(used(catalog), { '/o': [2, 0] });
+});
+
+test('a quota that begins in one that ends leaves no wrong counter', () => {
+  const catalog = new Catalog();
+  const { inode: directory } = catalog.directory('/a');
+  const { inode: inner } = catalog.directory('/a/e');
+  catalog.run(set(directory, {}));
+  finish(catalog);
+  catalog.run(set(directory, null));
+  catalog.run(set(inner, { quotaInodes: 5 }));
+  const recount = new Recount(catalog.db);
+  while (!recount.step(100));
+  assert.deepEqual(recount.wrongCounters(), []);
+  finish(catalog);
+  assert.deepEqual(used(catalog), { '/a/e': [1, 0] });
+});
+
 test('a volume counts one directory at a time, and does not move or split meanwhile', () => {
   const catalog = new Catalog();
   for (const id of MEMBERS) catalog.run(registration(id));

@@ -12,7 +12,7 @@ import { runQuery } from '../../catalog/queries.ts';
 import { Recount } from '../../catalog/recount.ts';
 import type { CatalogDatabase } from '../../catalog/schema.ts';
 import { Tables } from '../../catalog/tables.ts';
-import { SPLITS_VERSION } from '../../catalog/versions.ts';
+import { commandVersion, requiredVersion, SPLITS_VERSION } from '../../catalog/versions.ts';
 import type { Command, CommandOf } from '../../wire/catalog-api.ts';
 import { EXPORT_END, EXPORT_START } from '../../wire/volume-moves.ts';
 import { isLong } from '../long.ts';
@@ -356,6 +356,13 @@ test('a placement class that is set outside goes with no file; it is inherited b
   move.begin();
   move.report();
   root.done(inherited);
+});
+
+test('a split begins once all servers know how its steps continue', () => {
+  const split: Command = { kind: 'volume-split', name: 'new', volume: 'main', path: '/p' };
+  assert.equal(commandVersion(split), SPLITS_VERSION);
+  const part: Command = { kind: 'volume-part', number: 2, countMax: 1, resumes: true };
+  assert.equal(requiredVersion(split), commandVersion(part));
 });
 
 test('servers of releases that do not know splits are not let in any more', () => {

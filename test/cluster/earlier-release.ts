@@ -12,7 +12,7 @@ const EARLIER: readonly Mutation[] = [
     replace: "''",
   },
   { file: 'server/transport/frame.ts', in: 'WIRE_VERSION', find: '3', replace: '2' },
-  { file: 'catalog/versions.ts', in: 'COMMANDS_VERSION', find: '15', replace: '1' },
+  { file: 'catalog/versions.ts', in: 'COMMANDS_VERSION', find: '16', replace: '1' },
   { file: 'server/storage/folder-meta.ts', in: 'FOLDER_FORMAT', find: '3', replace: '2' },
   {
     file: 'server/catalog/catalog-service.ts',

@@ -106,7 +106,7 @@ export class MemoryBackend implements FileSystemBackend {
 
   async persistNames(): Promise<void> {}
 
-  async byNumber(inode: number): Promise<never> {
+  async byNumber(inode: number): Promise<Attributes> {
     throw new ServiceError('not-found', `Inode ${inode} is not found by its number`);
   }
 

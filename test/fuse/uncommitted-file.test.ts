@@ -616,3 +616,16 @@ test('an operation that needs the cluster creates the file there first', async (
     assert.deepEqual([calls, file.commit.clusterFile !== null], [expected, true]);
   }
 });
+
+for (const code of ['moving', 'busy', 'no-space', 'quota-exceeded'] as const)
+  test(`a new file that was refused with "${code}" gets another number after its directory has moved`, async () => {
+    const { file, cluster, calls } = started();
+    await file.append(bytesOf('text'));
+    cluster.outcome = 'not-created';
+    cluster.makeFails = new ServiceError(code, 'Refused by intent: not executed');
+    await assert.rejects(file.ensureCommitted(), { code });
+    calls.length = 0;
+    cluster.hasMoved = true;
+    await file.ensureCommitted();
+    assert.deepEqual(calls.slice(0, 4), AT_OTHER_NUMBER);
+  });
