@@ -293,10 +293,7 @@ function movedAway(): { readonly root: Filled; readonly move: Move } {
   root.fill();
   const move = new Move(root);
   move.freeze();
-  move.record();
-  move.copy();
-  move.begin();
-  move.report();
+  move.complete();
   return { root, move };
 }
 

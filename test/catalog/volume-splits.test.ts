@@ -277,10 +277,7 @@ test('until the volume has moved, paths, renames and the trash are as if nothing
   const up = { kind: 'resolve', ...at('/p/d/up'), follow: true } as const;
   assert.equal(runQuery<'resolve'>(root.backup, up).attributes.inode, root.inode('/p/same'));
   move.visit();
-  move.record();
-  move.copy();
-  move.begin();
-  move.report();
+  move.complete();
   move.forget();
   assertSound(move.own.backup);
   const top = rootOf(move.own, 'new');
@@ -300,10 +297,7 @@ test('a directory is visited to its end, whatever older directories it has', () 
     const move = new Move(root, 'new', '/p');
     move.freeze();
     move.visit(countMax);
-    move.record();
-    move.copy();
-    move.begin();
-    move.report();
+    move.complete();
     move.forget();
     assertSound(move.own.backup);
     assert.deepEqual(
@@ -351,10 +345,7 @@ test('a placement class that is set outside goes with no file; it is inherited b
   const inherited = { kind: 'inherit-placement', inode: root.inode('/p'), after: '', countMax: 10 } as const;
   const waits = root.outcome(inherited);
   assert.ok(waits.kind === 'refused' && waits.code === 'moving', JSON.stringify(waits));
-  move.record();
-  move.copy();
-  move.begin();
-  move.report();
+  move.complete();
   root.done(inherited);
 });
 
