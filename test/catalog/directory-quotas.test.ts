@@ -10,6 +10,7 @@ import { commandVersion } from '../../catalog/versions.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import { isLong } from '../long.ts';
 import { asVersion13 } from './earlier-schema.ts';
+import { everyStep } from './every-step.ts';
 import { Catalog, main } from './fixture.ts';
 import { makeDirectory, Pair } from './pair.ts';
 import {
@@ -374,7 +375,7 @@ test('a recount finds wrong counts of directories, and counts what changes meanw
   catalog.run({ kind: 'unlink', place: main('/a/b/f2') });
   catalog.run({ kind: 'trash-empty', volume: 'main', countMax: 9 });
   catalog.run({ kind: 'unlink', place: main('/a/b/f3') });
-  while (!recount.step(2));
+  everyStep(() => !recount.step(2));
   assert.deepEqual(recount.wrongCounters(), []);
   catalog.db.exec(`UPDATE directory_quotas SET named_bytes = named_bytes + 1 WHERE directory = ${outer}`);
   catalog.db.exec(`UPDATE directory_quotas SET named_inodes = 1 WHERE directory = ${inner}`);
@@ -472,7 +473,7 @@ test('a directory that becomes a volume takes the quotas in it along, and counts
   move.complete();
   assert.deepEqual(root.counts()[0], [outer, 3, 1], 'The junction counts in its place');
   move.forget(2);
-  while (!recount.step(5));
+  everyStep(() => !recount.step(5));
   assert.deepEqual(recount.wrongCounters(), []);
   assert.deepEqual(root.counts(), [[outer, 3, 1]]);
   assert.deepEqual(root.counts(move.own), [[inner, 2, 20]]);
@@ -563,7 +564,7 @@ test('whatever is done, quotas of directories count exactly, and no more than th
         recount.step(1);
       }
       assertSound(catalog.db);
-      while (!recount.step(3));
+      everyStep(() => !recount.step(3));
       assert.deepEqual(recount.wrongCounters(), []);
     }),
     { numRuns: isLong ? 1_000 : 40 },

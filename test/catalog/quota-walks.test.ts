@@ -10,6 +10,7 @@ import { commandVersion } from '../../catalog/versions.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import { isLong } from '../long.ts';
 import { asVersion14 } from './earlier-schema.ts';
+import { everyStep } from './every-step.ts';
 import { Catalog, main } from './fixture.ts';
 import { makeDirectory, Pair } from './pair.ts';
 import {
@@ -43,7 +44,7 @@ function step(catalog: Catalog, countMax = 1): boolean {
 }
 
 function finish(catalog: Catalog, countMax = 100): void {
-  while (step(catalog, countMax));
+  everyStep(() => step(catalog, countMax));
 }
 
 function state(catalog: Catalog, inode: number): string {
@@ -178,8 +179,8 @@ test('a hard link to what is not visited yet waits, and others are made or refus
   catalog.refuse('busy', linked(outside, '/a/l'));
   catalog.refuse('busy', linked(catalog.at('/a/s/t/h').inode, '/a/l'));
   catalog.run(linked(outside, '/second'));
-  while (catalog.db.prepare("SELECT 1 FROM quota_walks WHERE phase = 'counting'").get() !== undefined)
-    step(catalog, 1);
+  const counting = catalog.db.prepare("SELECT 1 FROM quota_walks WHERE phase = 'counting'");
+  everyStep(() => step(catalog, 1) && counting.get() !== undefined);
   catalog.refuse('cross-volume', linked(outside, '/a/l'));
   finish(catalog);
   catalog.run(linked(catalog.at('/a/s/t/h').inode, '/a/l'));
@@ -378,7 +379,7 @@ test('a quota that begins in one that ends leaves no wrong counter', () => {
   catalog.run(set(directory, null));
   catalog.run(set(inner, { quotaInodes: 5 }));
   const recount = new Recount(catalog.db);
-  while (!recount.step(100));
+  everyStep(() => !recount.step(100));
   assert.deepEqual(recount.wrongCounters(), []);
   finish(catalog);
   assert.deepEqual(used(catalog), { '/a/e': [1, 0] });
@@ -399,7 +400,7 @@ test('a volume counts one directory at a time, and does not move or split meanwh
   catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'meanwhile' });
   finish(catalog, 1);
   catalog.run({ kind: 'snapshot-remove', volume: 'main', name: 'meanwhile' });
-  while (catalog.run({ kind: 'sweep', countMax: 100 }).more);
+  everyStep(() => catalog.run({ kind: 'sweep', countMax: 100 }).more);
   catalog.run(split);
   catalog.refuse('busy', set(second, {}));
   assert.deepEqual(used(catalog), { '/a': [8, 150], '/empty': [1, 0] });
@@ -411,7 +412,7 @@ test('a directory that was counted becomes a volume with its quota', () => {
   const { inode } = root.done(makeDirectory('/a')).attributes;
   root.done(makeDirectory('/a/b'));
   root.done({ kind: 'set-quota', inode, quota: { quotaInodes: 5 }, walks: true });
-  while (root.done({ kind: 'walk-quotas', countMax: 1 }).more);
+  everyStep(() => root.done({ kind: 'walk-quotas', countMax: 1 }).more);
   const move = new Move(root, 'split', '/a');
   move.run();
   assert.deepEqual(
@@ -439,7 +440,7 @@ test('databases of schema version 14 are upgraded; walks need members that know 
   assert.equal(refused.kind === 'refused' && refused.code, 'precondition-failed', 'As earlier releases');
   pair.done(set(inode, {}) as Extract<Command, { kind: 'set-quota' }>);
   pair.done(makeDirectory('/a/c'));
-  while (pair.done({ kind: 'walk-quotas', countMax: 1 }).more);
+  everyStep(() => pair.done({ kind: 'walk-quotas', countMax: 1 }).more);
   assert.deepEqual(new Set(pair.versions.slice(-4)), new Set([16]));
   assertSound(pair.backup);
 });
@@ -528,7 +529,7 @@ test('whatever is done while directories are counted, quotas count what is in th
       }
       finish(catalog, 2);
       assertSound(catalog.db);
-      while (!recount.step(3));
+      everyStep(() => !recount.step(3));
       assert.deepEqual(recount.wrongCounters(), []);
       catalog.run({ kind: 'trash-empty', volume: 'main', countMax: 100 });
       const counted = catalog.db

@@ -16,6 +16,7 @@ import { commandVersion, requiredVersion, SPLITS_VERSION } from '../../catalog/v
 import type { Command, CommandOf } from '../../wire/catalog-api.ts';
 import { EXPORT_END, EXPORT_START } from '../../wire/volume-moves.ts';
 import { isLong } from '../long.ts';
+import { everyStep } from './every-step.ts';
 import { SERVERS } from './fixture.ts';
 import { makeDirectory, Pair } from './pair.ts';
 import { registration } from './root.ts';
@@ -141,7 +142,7 @@ test('a directory becomes a volume with all its rows; the volume that had it is 
   assert.equal(rootOf(move.own, 'new'), directory, 'It has its number');
   assert.ok(attached > directory);
   move.forget(5);
-  while (!recount.step(10));
+  everyStep(() => !recount.step(10));
   assert.deepEqual(recount.wrongCounters(), []);
   for (const { backup } of [root, move.own]) assertSound(backup);
   assert.deepEqual(tree(root, move.own), before);
@@ -402,7 +403,7 @@ test('a directory that cannot become a volume is refused with the reason', () =>
   assert.match(split('/q'), /has snapshots/);
   root.done({ kind: 'snapshot-remove', volume: 'main', name: 'one' });
   assert.match(split('/q'), /try again/);
-  while (root.done({ kind: 'sweep', countMax: 100 }).more);
+  everyStep(() => root.done({ kind: 'sweep', countMax: 100 }).more);
   new Move(root, 'new', '/p/d').run();
 });
 
