@@ -90,6 +90,7 @@ export function attributesOf(row: InodeRow): Attributes {
     ...(row.placement === 0 ? {} : { placement: row.placement }),
     ...(row.quota === 0 ? {} : { quota: row.quota }),
     ...(junction === null ? {} : { junction }),
+    ...(row.shared === 1 ? { shared: true } : {}),
   };
 }
 

@@ -1,8 +1,16 @@
-import { unreachable } from '../base/assert.ts';
+import { assert, unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
-import type { DirectoryQuota, PlacedFile, Query, QueryResults, VolumeInfo } from '../wire/catalog-api.ts';
+import type {
+  CloneInfo,
+  DirectoryQuota,
+  PlacedFile,
+  Query,
+  QueryResults,
+  VolumeInfo,
+} from '../wire/catalog-api.ts';
 import {
   fileSettingsOf,
+  kindName,
   placedFileOf,
   shownOf,
   snapshotInfoOf,
@@ -10,6 +18,7 @@ import {
   volumeInfoOf,
 } from './attributes.ts';
 import { isCounted } from './charges.ts';
+import type { CloneRow } from './clone-tables.ts';
 import { catalogState } from './commands/catalog-lifecycle.ts';
 import { hasGarbage } from './commands/files.ts';
 import { noAttribute } from './commands/set-attributes.ts';
@@ -25,12 +34,12 @@ import { misplacedFiles } from './misplaced-files.ts';
 import { nameCheck } from './names.ts';
 import type { PlacedRow } from './placement-tables.ts';
 import { presentRows } from './present-rows.ts';
-import type { CatalogDatabase } from './schema.ts';
+import { type CatalogDatabase, KIND_FILE } from './schema.ts';
 import { refuseElsewhere } from './scopes.ts';
 import { sessionLast, sessionsMissing } from './sessions.ts';
 import { snapshotChanges } from './snapshot-changes.ts';
 import { Tables } from './tables.ts';
-import { directoryOf, inodeOf, treeAt, treeByName, volumeOf } from './tree.ts';
+import { directoryOf, inodeOf, sharedContents, treeAt, treeByName, volumeOf } from './tree.ts';
 import { DELETIONS_VERSION } from './versions.ts';
 import { volumeExport } from './volume-export.ts';
 import type { VolumeRow } from './volume-tables.ts';
@@ -40,7 +49,10 @@ type FoundPath = QueryResults['paths']['paths'][number];
 
 export type QueryOf<Kind extends Query['kind']> = Extract<Query, { kind: Kind }>;
 
-/** Answers a query from the latest commit, or from the open transaction if `db` has one. @throws ServiceError */
+/**
+ * Answers a query from the latest commit, or from the open transaction if `db` has one.
+ * @throws ServiceError, UnfilledDirectory
+ */
 export function runQuery<Kind extends Query['kind']>(
   db: CatalogDatabase,
   query: QueryOf<Kind> & { kind: Kind },
@@ -102,6 +114,25 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
         garbage: hasGarbage(tables),
         ...(tables.retentions.hasDates() ? { retains: true } : {}),
       };
+    case 'clones':
+      return { clones: tables.clones.all().map((row) => cloneInfoOf(tables, row)) };
+    case 'unfilled': {
+      const { after, countMax } = query;
+      const rows = tables.clones.unfilledOfVolume(volumeOf(tables, query.volume).id, after, countMax);
+      const inodes = rows.map(({ inode }) => ({
+        inode,
+        kind: kindName(tables.inodes.existing(inode).kind),
+      }));
+      return { inodes, next: rows.length < countMax ? null : (rows.at(-1)?.inode ?? null) };
+    }
+    case 'shared-contents': {
+      const { id, kind, contentsEpoch, contentsSeq } = inodeOf(tables, query.inode);
+      if (kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${id} is no file`);
+      const row = tables.clones.unfilled(id);
+      const own = { source: id, contentsEpoch, contentsSeq };
+      const at = row === undefined ? own : sharedContents(tables, row);
+      return { source: at.source, contents: { epoch: at.contentsEpoch, seq: at.contentsSeq } };
+    }
     case 'live-files':
       return { inodes: tables.inodeLists.live(volumeOf(tables, query.volume).id, query.countMax) };
     case 'reservations': {
@@ -220,6 +251,20 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
 
 function resolved(tables: Tables, { volume, path, ...how }: QueryOf<'resolve'>): QueryResults['resolve'] {
   return { attributes: shownOf(treeByName(tables, volume).tree, pathInode(tables, volume, path, how)) };
+}
+
+function cloneInfoOf(
+  { volumes, snapshots }: Tables,
+  { volume, source, serial, unfilled }: CloneRow,
+): CloneInfo {
+  const snapshot = snapshots.bySerial(source, serial);
+  assert(snapshot !== undefined, 'A snapshot is not removed while clones need it');
+  return {
+    volume: volumes.row(volume).name,
+    source: volumes.row(source).name,
+    snapshot: snapshot.name,
+    unfilled,
+  };
 }
 
 /** @returns an entry's path in its volume; null if its directory is unlinked */

@@ -6,7 +6,7 @@ import { type CatalogNumber, inodesOf, ROOT_CATALOG, ROOT_NUMBERS_END } from '..
 export type CatalogDatabase = Database.Database;
 
 /** Version of the tables, stored as `user_version`. */
-export const SCHEMA_VERSION = 14;
+export const SCHEMA_VERSION = 15;
 
 /** Kinds of inodes in the tables. A number is never reused. */
 export const KIND_FILE = 1;
@@ -592,6 +592,35 @@ const DIRECTORY_QUOTAS = `
   ALTER TABLE inodes ADD COLUMN quota INTEGER NOT NULL DEFAULT 0;
 `;
 
+/** Volumes that begin as the tree of a snapshot: see `CloneTables`. */
+const CLONES = `
+  -- of a volume with unfilled inodes: the volume and number of the snapshot, and how many rows of unfilled it has
+  CREATE TABLE clones (
+    volume    INTEGER PRIMARY KEY,
+    source    INTEGER NOT NULL,
+    serial    INTEGER NOT NULL,
+    unfilled  INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX clones_of ON clones (source, serial);
+  -- directories whose entries, and files whose contents, are still those of an inode that the snapshot shows
+  CREATE TABLE unfilled (
+    inode     INTEGER PRIMARY KEY,
+    volume    INTEGER NOT NULL,
+    origin    INTEGER NOT NULL,
+    -- of a directory: the last name that was copied
+    position  TEXT NOT NULL COLLATE BINARY
+  ) STRICT;
+  CREATE INDEX unfilled_of_volume ON unfilled (volume, inode);
+  -- copies of inodes with several names, while names are to come
+  CREATE TABLE clone_names (
+    volume  INTEGER NOT NULL,
+    origin  INTEGER NOT NULL,
+    inode   INTEGER NOT NULL,
+    names   INTEGER NOT NULL,
+    PRIMARY KEY (volume, origin)
+  ) STRICT, WITHOUT ROWID;
+`;
+
 /** From version 1 to 2; servers are added when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -622,6 +651,7 @@ const MIGRATIONS: readonly string[] = [
   JUNCTIONS + MOVES,
   SPLITS + RETENTIONS,
   DIRECTORY_QUOTAS,
+  CLONES,
 ];
 
 /** The tables, each with its key columns, in the order of the canonical dump. */
@@ -663,6 +693,9 @@ export const TABLE_KEYS = {
   retentions: 'inode',
   retained_snapshots: 'volume, serial',
   retention_clock: 'id',
+  clones: 'volume',
+  unfilled: 'inode',
+  clone_names: 'volume, origin',
 } as const;
 
 /**

@@ -1,5 +1,7 @@
+import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { CatalogNumber } from '../base/ids.ts';
+import type { UnfilledRow } from './clone-tables.ts';
 import type { EntryRow, InodeRow } from './inode-rows.ts';
 import { KIND_DIRECTORY, KIND_FILE } from './schema.ts';
 import type { Tables } from './tables.ts';
@@ -21,6 +23,19 @@ export interface ShownRow extends InodeRow {
   readonly source?: number;
 }
 
+/** The file that has the contents, and their version there. */
+type ContentsLocation = Required<Pick<ShownRow, 'source' | 'contentsEpoch' | 'contentsSeq'>>;
+
+/** Where the contents of a file of a clone are, while it has none of its own. */
+export function sharedContents(tables: Tables, { volume, origin }: UnfilledRow): ContentsLocation {
+  const clone = tables.clones.ofVolume(volume);
+  assert(clone !== undefined, 'An unfilled inode is of a clone');
+  const row = new SnapshotTree(tables, clone.serial).inode(origin);
+  assert(row !== undefined, 'A snapshot shows the origins of its clones');
+  const { source = 0, contentsEpoch, contentsSeq } = row;
+  return { source: source > 0 ? source : origin, contentsEpoch, contentsSeq };
+}
+
 export class SnapshotTree implements Tree {
   readonly serial: number;
   readonly #tables: Tables;
@@ -37,9 +52,9 @@ export class SnapshotTree implements Tree {
     const xattrs = this.#tables.snapshots.xattrCountAt(id, this.serial);
     // A snapshot shows what its volume had: a junction was an empty directory.
     if (row.kind !== KIND_FILE) return { ...row, xattrs, junction: null };
-    const source = row.source ?? 0;
-    const { replicas = '', view = 0 } = this.#tables.inode(source > 0 ? source : id) ?? {};
-    return { ...row, live: 0, xattrs, replicas, view };
+    const shown = { ...row, live: 0, xattrs, shared: 0, ...this.#contents(id, row) };
+    const { replicas = '', view = 0 } = this.#tables.inode(shown.source > 0 ? shown.source : id) ?? {};
+    return { ...shown, replicas, view };
   }
 
   child(parent: number, name: string): ShownRow | undefined {
@@ -58,6 +73,14 @@ export class SnapshotTree implements Tree {
 
   xattrNames(inode: number): string[] {
     return this.#tables.snapshots.xattrsAt(inode, this.serial).map(({ name }) => name);
+  }
+
+  /** Where the contents are: preserved, the file's own, or those of the snapshot that it is a copy of. */
+  #contents(id: number, { source = 0, contentsEpoch, contentsSeq }: ShownRow): ContentsLocation {
+    const unfilled = source === 0 ? this.#tables.clones.unfilled(id) : undefined;
+    return unfilled === undefined
+      ? { source, contentsEpoch, contentsSeq }
+      : sharedContents(this.#tables, unfilled);
   }
 
   #unchanged(id: number): ShownRow | undefined {

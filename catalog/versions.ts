@@ -18,9 +18,9 @@ import type { ExportedTable } from '../wire/volume-moves.ts';
  *   volumes and directories. 13: volumes that are attached in others; moves of volumes to catalogs of their own;
  *   volumes of reserved numbers. 14: directories that become volumes; placement classes of uploads;
  *   extended attributes of new files and directories, and of removed directories; retentions.
- * - 15: quotas of directories.
+ * - 15: quotas of directories. 17: clones of snapshots.
  */
-export const COMMANDS_VERSION = 15;
+export const COMMANDS_VERSION = 17;
 
 /** Servers from this version on obey fences. @see CacheOwner.fence */
 export const FENCES_VERSION = 5;
@@ -71,6 +71,9 @@ export const RETENTION_VERSION = 14;
 
 /** From this version on, inodes count against the quotas of directories. */
 export const DIRECTORY_QUOTAS_VERSION = 15;
+
+/** From this version on, volumes may be clones of snapshots. */
+export const CLONES_VERSION = 17;
 
 /** The version that introduced each command. A new command needs an entry. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {
@@ -148,6 +151,8 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   retain: 14,
   'snapshot-retain': 14,
   'set-quota': 15,
+  'clone-create': 17,
+  'clone-fill': 17,
 };
 
 /**

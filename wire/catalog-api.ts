@@ -610,6 +610,19 @@ export const Command = Type.Union([
     retain: Retention,
   }),
   Type.Object({ kind: Type.Literal('snapshot-remove'), volume: VolumeName, name: SnapshotName }),
+  /** Creates the volume `name`, whose tree is that of a snapshot of `volume`: see docs/design/clones.md. */
+  Type.Object({
+    kind: Type.Literal('clone-create'),
+    name: VolumeName,
+    volume: VolumeName,
+    snapshot: SnapshotName,
+  }),
+  /** Copies the next entries of a directory of a clone from its snapshot, at most `countMax`. */
+  Type.Object({
+    kind: Type.Literal('clone-fill'),
+    inode: Inode,
+    countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  }),
   /** Deletes what only removed snapshots showed: at most this many rows of each kind. */
   Type.Object({ kind: Type.Literal('sweep'), countMax: Type.Integer({ minimum: 1, maximum: 10_000 }) }),
   /** The file's replica count; null: its volume's. */
@@ -728,6 +741,8 @@ export interface Attributes {
   readonly snapshot?: number;
   /** The file that has the snapshot's contents, if another one. */
   readonly source?: number;
+  /** A file of a clone whose contents are still its snapshot's: `shared-contents` says where. Absent in snapshots. */
+  readonly shared?: true;
 }
 
 /** A volume, and the number of its catalog. */
@@ -744,6 +759,16 @@ export interface SnapshotInfo {
   readonly madeNs: string;
   /** Until when it is retained, perhaps in the past; absent if it never was. */
   readonly retainUntilNs?: string;
+}
+
+/** A volume that still needs the snapshot that it is a clone of. */
+export interface CloneInfo {
+  readonly volume: string;
+  /** The volume of the snapshot, and the snapshot's name. */
+  readonly source: string;
+  readonly snapshot: string;
+  /** Directories and files that need it. What they have in turn is not known yet. */
+  readonly unfilled: number;
 }
 
 /** `in`: takes new replicas. `draining`: its replicas are moved away. `out`: removed; does not rejoin by itself. */
@@ -937,6 +962,17 @@ export const Query = Type.Union([
     countMax: Type.Integer({ minimum: 1, maximum: CHANGES_MAX }),
   }),
   Type.Object({ kind: Type.Literal('sweeps') }),
+  /** Volumes that are clones of snapshots, and still need them. */
+  Type.Object({ kind: Type.Literal('clones') }),
+  /** Directories and files of a clone that still need its snapshot, ascending. */
+  Type.Object({
+    kind: Type.Literal('unfilled'),
+    volume: VolumeName,
+    after: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+    countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  }),
+  /** The file, and its version, that has the contents of a file with the attribute `shared`. */
+  Type.Object({ kind: Type.Literal('shared-contents'), inode: Inode }),
   /** Linked files of a volume that may be being written. */
   Type.Object({
     kind: Type.Literal('live-files'),
@@ -1203,6 +1239,9 @@ export interface CommandResults extends RootCommandResults, VolumeCommandResults
   readonly 'trash-empty': { readonly removed: number };
   readonly 'snapshot-create': { readonly snapshot: SnapshotInfo };
   readonly 'snapshot-remove': Record<string, never>;
+  readonly 'clone-create': { readonly volume: VolumeInfo };
+  /** `done`: the directory has all its entries. */
+  readonly 'clone-fill': { readonly done: boolean };
   readonly 'snapshot-retain': { readonly snapshot: SnapshotInfo };
   readonly sweep: { readonly rows: number; readonly more: boolean };
 }
@@ -1229,6 +1268,13 @@ export interface QueryResults extends MoveQueryResults {
    * `garbage`: whether there is anything that `collect` deletes, at once or when its time has come. `retains`: whether
    * there is a date of a retention that has not come.
    */
+  readonly clones: { readonly clones: readonly CloneInfo[] };
+  /** `next`: the position after which there may be more; null at the end. */
+  readonly unfilled: {
+    readonly inodes: readonly { readonly inode: number; readonly kind: NodeKind }[];
+    readonly next: number | null;
+  };
+  readonly 'shared-contents': { readonly source: number; readonly contents: ContentVersion };
   readonly sweeps: { readonly pending: boolean; readonly garbage?: boolean; readonly retains?: boolean };
   readonly 'live-files': { readonly inodes: readonly number[] };
   /** `next`: resume point, null at the end. */

@@ -12,6 +12,7 @@ import { KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
 import { refuseLeavingPlan } from './catalog-lifecycle.ts';
+import { notFilled } from './clones.ts';
 import { refuseNotLeft } from './volume-catalogs.ts';
 
 const FIRST_INODE = 1;
@@ -219,6 +220,8 @@ export function followView(tables: Tables, command: FollowedFile): CommandResult
   }
   const inode = tables.inode(command.inode);
   if (inode === undefined || inode.kind !== KIND_FILE || number <= inode.view) return { followed: false };
+  // It has no replicas: what a server reports is of a file that it does not know to be a clone's.
+  if (inode.shared === 1) return { followed: false };
   tables.inodes.setView(inode, number, members.join(','));
   return { followed: true };
 }
@@ -230,6 +233,7 @@ export function planMembers(
 ): CommandResults['plan-members'] {
   const inode = inodeOf(tables, id);
   if (inode.kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${id} is no file`);
+  if (inode.shared === 1) throw notFilled(inode);
   if (new Set(members).size !== members.length)
     throw new ServiceError('bad-request', 'A plan names each of its servers once');
   const out = members.find((member) => tables.servers.server(member)?.state === 'out');

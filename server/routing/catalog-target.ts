@@ -127,6 +127,8 @@ const COMMANDS: CommandTargets = {
   'snapshot-create': ofVolume,
   'snapshot-remove': ofVolume,
   'snapshot-retain': ofVolume,
+  'clone-create': root,
+  'clone-fill': root,
   sweep: every,
 };
 
@@ -141,6 +143,9 @@ const QUERIES: QueryTargets = {
   snapshots: ofVolume,
   'snapshot-changes': ofVolume,
   sweeps: every,
+  clones: root,
+  unfilled: root,
+  'shared-contents': ofInode,
   'live-files': ofVolume,
   reservations: every,
   volume: ({ name }) => volumeOf(name),

@@ -78,6 +78,9 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'snapshot-create': 'admin',
   'snapshot-remove': 'admin',
   'snapshot-retain': 'admin',
+  // No client reads the contents of a clone's files yet.
+  'clone-create': 'server',
+  'clone-fill': 'server',
   sweep: 'server',
 };
 
@@ -95,6 +98,9 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'one-inode' | 'cluster'
   'live-files': 'volume',
   reservations: 'cluster',
   sweeps: 'cluster',
+  clones: 'cluster',
+  unfilled: 'cluster',
+  'shared-contents': 'cluster',
   volume: 'volume',
   // The answer is reduced to the volumes of the grant.
   volumes: 'any-client',

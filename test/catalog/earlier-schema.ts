@@ -1,7 +1,13 @@
 import type { CatalogDatabase } from '../../catalog/schema.ts';
 
-/** Removes from a database of today what version 14 added. */
+/** Removes from a database of today what version 15 added. */
+export function asVersion14(db: CatalogDatabase): void {
+  db.exec('DROP TABLE clones; DROP TABLE unfilled; DROP TABLE clone_names; PRAGMA user_version = 14;');
+}
+
+/** And what version 14 added. */
 export function asVersion13(db: CatalogDatabase): void {
+  asVersion14(db);
   db.exec(`
     DROP TABLE directory_quotas;
     ALTER TABLE inodes DROP COLUMN quota;

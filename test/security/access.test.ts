@@ -222,6 +222,11 @@ const MATRIX: readonly (readonly [name: string, ask: (who: string) => Promise<An
       }),
     '111',
   ],
+  [
+    'clone a snapshot',
+    (who) => command(who, { kind: 'clone-create', name: 'copy', volume: 'main', snapshot: 's' }),
+    '000',
+  ],
   ['send an unknown report', (who) => command(who, { kind: 'from-tomorrow' }), '011'],
   ['send a report of servers', (who) => command(who, { kind: 'settle', files: [] }), '000'],
 ];
