@@ -20,7 +20,7 @@ export interface UnfilledRow {
 
 /**
  * Entries of this directory are needed, and not all of them are here. No refusal: the command or query is executed
- * again once `clone-fill` has copied them, and nobody sees this.
+ * again once `clone-fill` has copied them, and no client sees this.
  */
 export class UnfilledDirectory extends Error {
   override readonly name = 'UnfilledDirectory';

@@ -608,3 +608,26 @@ test('a backup does not answer a query that recalls a directory, whatever its re
   assert.equal(await ask(false), answer);
   await assert.rejects(ask(true), { code: 'not-primary' });
 });
+
+test('a command that needs a directory is executed again once that is filled; others of its batch are not', async () => {
+  const executed: string[] = [];
+  let isFilled = false;
+  const outcome = { kind: 'done', result: { done: true } } as unknown as Outcome;
+  const service = serviceOf((requests) => {
+    executed.push(requests.map(({ command }) => command.kind).join());
+    const unfilled = new Map<number, number>();
+    for (const [place, { command }] of requests.entries()) {
+      if (command.kind === 'clone-fill') isFilled = true;
+      if (command.kind === 'unlink' && !isFilled) unfilled.set(place, 7);
+    }
+    const body = unfilled.size === requests.length ? null : Buffer.from('x');
+    return { body, outcomes: requests.map(() => outcome), touched: requests.map(() => []), unfilled };
+  });
+  const place = { parent: 7, name: 'a' };
+  const commands: Command[] = [
+    { kind: 'unlink', place },
+    { kind: 'link', inode: 5, place },
+  ];
+  await Promise.all(commands.map((command, at) => service.execute({ session: 1, number: at + 1, command })));
+  assert.deepEqual(executed, ['unlink,link', 'clone-fill', 'unlink']);
+});
