@@ -1,7 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { View } from '../../replica/view.ts';
-import type { ContentVersion } from '../../wire/catalog-api.ts';
+import type { Attributes, ContentVersion } from '../../wire/catalog-api.ts';
 import {
   encodeWriteParts,
   FILE_BYTES_MAX,
@@ -33,6 +33,7 @@ import type {
   Hole,
   Services,
 } from './service-interfaces.ts';
+import { SharedFile, type SharedReads, sharedRefusal, sharedState } from './shared-reads.ts';
 import type { SnapshotContents, SnapshotReads } from './snapshot-reads.ts';
 import { ageOfHeaders, stateOfHeaders } from './state-headers.ts';
 
@@ -55,6 +56,7 @@ export interface FileGatewayParts {
   readonly services: Services;
   readonly router: Router;
   readonly snapshots: SnapshotReads;
+  readonly shared: SharedReads;
   /** Forwards a request to another server. */
   ask(server: ServerId, request: PeerRequest, timeoutMs: number): Promise<PeerAnswer>;
 }
@@ -76,6 +78,20 @@ export class FileGateway {
         this.read(shown.source, offset, length, { ...current, asOf: shown.asOf }),
       );
     }
+    return this.#parts.shared.use(
+      file,
+      { ...rest, asOf },
+      () => this.#readOwn(file, offset, length, options),
+      async (shown, attributes) => {
+        const { stale: _, ...current } = rest;
+        const found = await this.read(shown.source, offset, length, { ...current, asOf: shown.asOf });
+        return { ...found, state: this.#sharedState(attributes) };
+      },
+    );
+  }
+
+  #readOwn(file: FileId, offset: number, length: number, options: ReadOptions): Promise<FileRead> {
+    const { asOf } = options;
     const stale = options.stale === true;
     const { files } = this.#parts.services;
     return this.#parts.router.route<FileRead>(
@@ -207,7 +223,20 @@ export class FileGateway {
         this.extent(shown.source, offset, whence, { ...rest, asOf: shown.asOf }),
       );
     }
-    return this.#fileCall(
+    const own = () => this.#extentOwn(file, offset, whence, options);
+    return this.#parts.shared.use(file, { ...rest, asOf }, own, (shown) =>
+      this.extent(shown.source, offset, whence, { ...rest, asOf: shown.asOf }),
+    );
+  }
+
+  #extentOwn(
+    file: FileId,
+    offset: number,
+    whence: Whence,
+    options: SnapshotReadOptions,
+  ): Promise<FileExtent> {
+    const { asOf } = options;
+    return this.#routed(
       file,
       `find ${whence === 'data' ? 'data' : 'a hole'} in file ${file}`,
       () => this.#parts.services.files.extent(file, offset, whence, asOf),
@@ -305,13 +334,19 @@ export class FileGateway {
     const { snapshot, asOf: _, ...rest } = options;
     if (snapshot !== undefined)
       return this.#parts.snapshots.use(file, snapshot, rest, (shown) => this.#stateInSnapshot(file, shown));
-    return this.#fileCall(
-      file,
-      `ask for the state of file ${file}`,
-      () => this.#parts.services.files.state(file),
-      { method: 'GET', path: `/v1/data/${file}/state` },
-      options,
-    );
+    const own = () =>
+      this.#routed(
+        file,
+        `ask for the state of file ${file}`,
+        () => this.#parts.services.files.state(file),
+        { method: 'GET', path: `/v1/data/${file}/state` },
+        options,
+      );
+    return this.#parts.shared.use(file, rest, own, async (_, attributes) => this.#sharedState(attributes));
+  }
+
+  #sharedState(attributes: Attributes): FileState {
+    return sharedState(attributes, this.#parts.services.status.id);
   }
 
   async #stateInSnapshot(file: FileId, { attributes }: SnapshotContents): Promise<FileState> {
@@ -402,7 +437,23 @@ export class FileGateway {
     return view;
   }
 
+  /** Like `#routed`, for what a file with the contents of a snapshot does not do. @throws ServiceError `read-only` */
   async #fileCall<Result>(
+    file: FileId,
+    action: string,
+    local: () => Promise<Result>,
+    request: PeerRequest,
+    options: CallOptions,
+  ): Promise<Result> {
+    try {
+      return await this.#routed(file, action, local, request, options);
+    } catch (error) {
+      throw error instanceof SharedFile ? sharedRefusal(action) : error;
+    }
+  }
+
+  /** @throws ServiceError, SharedFile */
+  async #routed<Result>(
     file: FileId,
     action: string,
     local: () => Promise<Result>,

@@ -32,6 +32,7 @@ import { isMergeable, isOfUseInPart, mergedAnswers, missingInAll } from './merge
 import { type PeerAnswer, PeerHttp, type PeerRequest } from './peer-http.ts';
 import { type CallOptions, Router } from './router.ts';
 import type { Services } from './service-interfaces.ts';
+import { SharedFile, SharedReads } from './shared-reads.ts';
 import { SnapshotReads } from './snapshot-reads.ts';
 import { untilCreated, untilRemoved } from './volume-lives.ts';
 import { withVotingFounders } from './voting-founders.ts';
@@ -79,8 +80,11 @@ export class Gateway {
     this.router = new Router({
       world,
       services,
-      queryMembers: (file, timeoutMs) =>
-        this.queryCatalog({ kind: 'attributes', inode: file }, { timeoutMs }),
+      queryMembers: async (file, timeoutMs) => {
+        const query = { kind: 'attributes', inode: file } as const;
+        const { attributes } = await this.queryCatalog(query, { timeoutMs });
+        if (attributes.shared === true) throw new SharedFile(attributes);
+      },
       ...(metrics === undefined ? {} : { metrics }),
     });
     const forwards = metrics?.counter('leasehold_forwards_total', 'Requests forwarded to another server', [
@@ -94,6 +98,9 @@ export class Gateway {
         const query = { kind: 'attributes', inode: file, snapshot } as const;
         return (await this.queryCatalog(query, options)).attributes;
       }),
+      shared: new SharedReads((file, options) =>
+        this.queryCatalog({ kind: 'shared-contents', inode: file }, options),
+      ),
       ask: (server, request, timeoutMs) => this.#ask(server, request, timeoutMs),
     });
   }

@@ -5,13 +5,17 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster/cluster-client.ts';
+import { mountObstacle } from '../../client/mounts/mount-process.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { ask } from '../http/ask.ts';
+import { ClusterMount, runOk } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';
 
 /** More than one command copies. */
 const ENTRIES = 1_050;
 const DIRECTORIES = 3;
+const NO_MOUNT = (await mountObstacle()) ?? false;
+const CONTENTS = 'contents of the snapshot';
 
 const cluster = await RealCluster.start({ flags: ['--op-timeout', '10s'] });
 after(() => cluster.stop());
@@ -36,8 +40,7 @@ async function prepare(): Promise<void> {
     };
     await Promise.all(Array.from({ length: 64 }, work));
   }
-  const body = 'contents of the snapshot';
-  const answer = await ask(cluster.url('s1'), 'PUT', '/v1/files/main/file', { body });
+  const answer = await ask(cluster.url('s1'), 'PUT', '/v1/files/main/file', { body: CONTENTS });
   assert.ok(answer.status < 300, answer.text);
   await client.command({ kind: 'snapshot-create', volume: 'main', name: 'monday' });
 }
@@ -71,25 +74,57 @@ test('each server shows all of a new clone, which can be changed', async () => {
   assert.equal(await namesIn('copy', '/d2'), ENTRIES + 1);
 });
 
-test('no server answers for the contents of a file that has none of its own yet', async () => {
-  const path = '/file';
-  const query = { kind: 'resolve', volume: 'copy', path, follow: false } as const;
+test('each server reads files of a clone where their contents are, and changes none of them', async () => {
+  const text = await Promise.all(cluster.ids.map((id) => ask(cluster.url(id), 'GET', '/v1/files/copy/file')));
+  assert.deepEqual(
+    text.map((answer) => [answer.status, answer.text]),
+    cluster.ids.map(() => [200, CONTENTS]),
+  );
+  const query = { kind: 'resolve', volume: 'copy', path: '/file', follow: false } as const;
   const { attributes } = await client.query(query);
   assert.equal(attributes.shared, true);
-  const { source, contents } = await client.query({ kind: 'shared-contents', inode: attributes.inode });
+  // The file that preserves them, once the original is written.
   const original = await client.query({ ...query, volume: 'main' });
-  assert.deepEqual([source, contents], [original.attributes.inode, original.attributes.contents]);
-  const data = `/v1/data/${attributes.inode}?offset=0`;
-  // They wait for servers of the file, which it gets with contents.
-  const answers = await Promise.all(
-    cluster.ids.flatMap((id) => [
-      ask(cluster.url(id), 'GET', `${data}&length=10`),
-      ask(cluster.url(id), 'PUT', `${data}&session=5&number=1&since=0`, { body: 'x' }),
-    ]),
-  );
-  for (const { status, text } of answers) assert.ok(status >= 500, `${status} ${text}`);
-  const again = await client.query(query);
-  assert.deepEqual(again.attributes, attributes);
+  const handle = client.openFile(original.attributes.inode);
+  await handle.write(0, Buffer.from('OTHER'));
+  const data = `/v1/data/${attributes.inode}`;
+  for (const id of cluster.ids) {
+    const part = await ask(cluster.url(id), 'GET', `${data}?offset=9&length=2`);
+    assert.deepEqual([part.status, part.text], [200, 'of']);
+    const head = await ask(cluster.url(id), 'HEAD', '/v1/files/copy/file');
+    assert.deepEqual(
+      [head.status, head.headers['content-length'], head.headers.etag],
+      [200, String(CONTENTS.length), text[0]?.headers.etag],
+    );
+    const change = 'offset=0&session=5&number=1&since=0';
+    const written = await ask(cluster.url(id), 'PUT', `${data}?${change}`, { body: 'x' });
+    assert.equal(written.status, 409, written.text);
+    assert.match(written.text, /Cannot write file \d+: its contents are those of a snapshot/);
+  }
+  const extent = await ask(cluster.url('s2'), 'GET', `${data}/extents?offset=0&whence=hole`);
+  assert.equal(extent.status, 200, extent.text);
+  await client.command({ kind: 'snapshot-create', volume: 'copy', name: 'of-copy' });
+  const ofSnapshot = await ask(cluster.url('s3'), 'GET', '/v1/files/copy@of-copy/file');
+  assert.deepEqual([ofSnapshot.status, ofSnapshot.text], [200, CONTENTS]);
+  assert.deepEqual((await client.query(query)).attributes, attributes, 'Reads change nothing');
+});
+
+test('a mount of a clone reads its files, and changes what needs no contents', {
+  skip: NO_MOUNT,
+}, async () => {
+  const mount = await ClusterMount.start(cluster, 'copy');
+  const script = `
+    test "$(cat file)" = '${CONTENTS}' && test "$(ls d0 | wc -l)" = ${ENTRIES}
+    mv file d0/renamed && test "$(cat d0/renamed)" = '${CONTENTS}'
+    ! (echo more >> d0/renamed) 2> /dev/null || exit 3
+    echo written > new && test "$(cat new)" = written
+    test "$(cat d0/renamed)" = '${CONTENTS}'
+  `;
+  try {
+    await runOk('bash', ['-e', '-c', script], { cwd: mount.directory });
+  } finally {
+    await mount.stop();
+  }
 });
 
 test('directories that are being filled when the primary ends are whole afterwards', async () => {
