@@ -12,7 +12,7 @@ import { Prng } from '../../base/prng.ts';
 import { dumpCatalog } from '../../catalog/dump.ts';
 import { runQuery } from '../../catalog/queries.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
-import { commandVersion } from '../../catalog/versions.ts';
+import { CLONES_VERSION, commandVersion } from '../../catalog/versions.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import { isLong } from '../long.ts';
 import {
@@ -451,6 +451,24 @@ test('filling counts against the quotas of the clone, which do not refuse it', (
   catalog.run({ kind: 'unlink', place: { volume: 'copy', path: '/f' }, by: 'anna' });
   assert.equal(catalog.query({ kind: 'volume', name: 'copy' }).volume.trashedBytes, sizeBytes);
   assertSound(catalog.db);
+});
+
+test('from the first clone on, all batches need members that know clones', () => {
+  const world = new Cloned();
+  const { catalog } = world;
+  world.file('/f');
+  world.snapshot('main', 's');
+  const versionOf = (number: number, volume: string): number => {
+    const command: Command = { kind: 'unlink', place: { volume, path: '/f' } };
+    return catalog.batch([{ session: 7, number, command }]).batch.version;
+  };
+  world.clone('main', 's', 'copy');
+  catalog.at('copy', '/f');
+  assert.equal(versionOf(1, 'copy'), CLONES_VERSION);
+  const earlier = new Cloned();
+  earlier.file('/f');
+  const command: Command = { kind: 'unlink', place: { volume: 'main', path: '/f' } };
+  assert.ok(earlier.catalog.batch([{ session: 7, number: 1, command }]).batch.version < CLONES_VERSION);
 });
 
 test('tables of the version before get those of clones', () => {
