@@ -75,7 +75,12 @@ export const ERRORS = {
     remedy: 'retry',
     title: 'The servers wait for leases from before their restart to end',
   },
-  busy: { status: 503, exit: 5, remedy: 'retry', title: 'The server has reached a limit' },
+  busy: {
+    status: 503,
+    exit: 5,
+    remedy: 'retry',
+    title: 'The server has reached a limit, or a change must wait',
+  },
   moving: { status: 503, exit: 5, remedy: 'retry', title: 'The volume moves to another catalog' },
   unknown: { status: 503, exit: 5, remedy: 'retry', title: 'It is not known whether the operation happened' },
   'clock-fault': { status: 503, exit: 5, remedy: 'retry', title: "A server's clock is out of bounds" },

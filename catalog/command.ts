@@ -30,6 +30,7 @@ import {
 import { collect, createFile, createOrphan, keepOrphan, openForWrite, settle } from './commands/files.ts';
 import { junctionCreate, junctionRemove } from './commands/junctions.ts';
 import { inheritPlacement, setPlacement } from './commands/placement.ts';
+import { walkQuotas } from './commands/quota-walks.ts';
 import { rename, renameWhiteout } from './commands/rename.ts';
 import { replace, replaceWithContents } from './commands/replace.ts';
 import { retain } from './commands/retain.ts';
@@ -70,6 +71,7 @@ import {
 } from './commands/volume-moves.ts';
 import { volumeSplit } from './commands/volume-splits.ts';
 import { volumeCreate, volumeRemove, volumeSet } from './commands/volumes.ts';
+import { refuseCounted } from './counted-directories.ts';
 import { assertPlaced, type FileClass, placementClassOf } from './file-class.ts';
 import { refuseLeaving } from './leaving-servers.ts';
 import { refuseMoving } from './moving-volumes.ts';
@@ -134,6 +136,7 @@ export function prepareCommand(
   // Not stored as outcomes: a volume's catalog may begin, and the command be repeated.
   refuseElsewhere(tables, command);
   refuseMoving(tables, command);
+  refuseCounted(tables, command);
   if (
     command.kind === 'volume-create' ||
     command.kind === 'catalog-create' ||
@@ -459,6 +462,8 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return catalogImport(tables, command);
     case 'set-quota':
       return setQuota(tables, command);
+    case 'walk-quotas':
+      return walkQuotas(tables, command);
     case 'set-placement':
       return setPlacement(tables, command);
     case 'inherit-placement':

@@ -130,6 +130,22 @@ export class DirectoryQuotaTables {
     this.#statements.run('DELETE FROM directory_quotas WHERE volume = ?', volume);
   }
 
+  /** Quotas that are directly in that of the directory. */
+  enclosedBy(directory: number, countMax: number): DirectoryQuotaRow[] {
+    return this.#statements.all<DirectoryQuotaRow>(
+      `SELECT ${COLUMNS} FROM directory_quotas WHERE enclosing = ? AND enclosing > 0 ORDER BY directory LIMIT ?`,
+      ...[directory, countMax],
+    );
+  }
+
+  /** Adds to the counts of a directory's quota alone: those that it is in count it already, or still. */
+  add(directory: number, inodes: number, bytes: number): void {
+    this.#statements.run(
+      'UPDATE directory_quotas SET named_inodes = named_inodes + ?, named_bytes = named_bytes + ? WHERE directory = ?',
+      ...[inodes, bytes, directory],
+    );
+  }
+
   /** Adds to the counts of a directory's quota and of those that it is in; ends those that nothing counts against. */
   charge(quota: number, inodes: number, bytes: number): void {
     if (quota === 0 || (inodes === 0 && bytes === 0)) return;

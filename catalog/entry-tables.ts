@@ -1,6 +1,7 @@
 import type { ChangeRecord } from './change-record.ts';
 import type { CloneTables } from './clone-tables.ts';
 import { type EntryRow, INODE_COLUMNS, type InodeRow } from './inode-rows.ts';
+import type { QuotaWalkTables } from './quota-walk-tables.ts';
 import type { SnapshotTables } from './snapshot-tables.ts';
 import type { Statements } from './statements.ts';
 
@@ -20,6 +21,7 @@ export interface NameRow {
 interface SharedTables {
   readonly clones: CloneTables;
   readonly snapshots: SnapshotTables;
+  readonly walks: QuotaWalkTables;
   readonly changes: ChangeRecord;
 }
 
@@ -28,12 +30,14 @@ export class EntryTables {
   readonly #statements: Statements;
   readonly #clones: CloneTables;
   readonly #snapshots: SnapshotTables;
+  readonly #walks: QuotaWalkTables;
   readonly #changes: ChangeRecord;
 
-  constructor(statements: Statements, { clones, snapshots, changes }: SharedTables) {
+  constructor(statements: Statements, { clones, snapshots, walks, changes }: SharedTables) {
     this.#statements = statements;
     this.#clones = clones;
     this.#snapshots = snapshots;
+    this.#walks = walks;
     this.#changes = changes;
   }
 
@@ -91,6 +95,7 @@ export class EntryTables {
     this.#clones.assertFilled(parent);
     this.#changes.touch(parent);
     this.#changes.add({ kind: 'created', parent, name, inode });
+    this.#walks.nameChanged(parent, name, inode, 1);
     const since = this.#snapshots.nextSerialOfInode(parent);
     this.#statements.run(
       'INSERT INTO entries (parent, name, inode, since) VALUES (?, ?, ?, ?)',
@@ -115,12 +120,21 @@ export class EntryTables {
     this.#changes.touch(parent);
     this.#changes.add({ kind: 'replaced', parent, name, inode });
     this.#snapshots.keepEntry(parent, name);
+    if (!this.#walks.isEmpty) {
+      const replaced = this.#statements.get<{ inode: number }>(
+        'SELECT inode FROM entries WHERE parent = ? AND name = ?',
+        ...[parent, name],
+      );
+      if (replaced !== undefined) this.#walks.nameChanged(parent, name, replaced.inode, -1);
+      this.#walks.nameChanged(parent, name, inode, 1);
+    }
     this.#statements.run('UPDATE entries SET inode = ? WHERE parent = ? AND name = ?', inode, parent, name);
   }
 
   delete(parent: number, name: string, inode: number): void {
     this.#changes.touch(parent);
     this.#changes.add({ kind: 'removed', parent, name, inode });
+    this.#walks.nameChanged(parent, name, inode, -1);
     this.#snapshots.keepEntry(parent, name);
     this.#statements.run('DELETE FROM entries WHERE parent = ? AND name = ?', parent, name);
   }

@@ -8,6 +8,7 @@ import type { DirectoryQuotaTables } from './directory-quota-tables.ts';
 import type { InodeNumbers } from './inode-numbers.ts';
 import { INODE_COLUMNS, type InodeRow } from './inode-rows.ts';
 import type { PlacementTables } from './placement-tables.ts';
+import type { QuotaWalkTables } from './quota-walk-tables.ts';
 import type { RetentionTables } from './retention-tables.ts';
 import { KIND_DIRECTORY, KIND_FILE } from './schema.ts';
 import type { SnapshotTables } from './snapshot-tables.ts';
@@ -80,6 +81,7 @@ interface SharedTables {
   readonly placements: PlacementTables;
   readonly classes: DirectoryClassTables;
   readonly quotas: DirectoryQuotaTables;
+  readonly walks: QuotaWalkTables;
   readonly trash: TrashTables;
   readonly retentions: RetentionTables;
   readonly clones: CloneTables;
@@ -93,6 +95,7 @@ export class InodeTables {
   readonly #statements: Statements;
   readonly #volumes: VolumeTables;
   readonly #quotas: DirectoryQuotaTables;
+  readonly #walks: QuotaWalkTables;
   readonly #numbers: InodeNumbers;
   readonly #placements: PlacementTables;
   readonly #classes: DirectoryClassTables;
@@ -117,6 +120,7 @@ export class InodeTables {
     this.#classes = classes;
     this.#trash = trash;
     this.#retentions = retentions;
+    this.#walks = others.walks;
     this.#clones = others.clones;
     this.#snapshots = others.snapshots;
     this.#deletions = others.deletions;
@@ -151,6 +155,16 @@ export class InodeTables {
       .all<{ id: number }>(
         'SELECT id FROM inodes WHERE id >= ? AND id <= ? ORDER BY id LIMIT ?',
         ...[first, last, countMax],
+      )
+      .map(({ id }) => id);
+  }
+
+  /** Inodes that count against the quota of a directory, or did, without the directory itself. */
+  againstQuota(directory: number, countMax: number): number[] {
+    return this.#statements
+      .all<{ id: number }>(
+        'SELECT id FROM inodes WHERE quota = ? AND quota > 0 AND id <> ? LIMIT ?',
+        ...[directory, directory, countMax],
       )
       .map(({ id }) => id);
   }
@@ -266,6 +280,7 @@ export class InodeTables {
     charge(this.#counters, inode, -1, -chargeOf(inode));
     if (inode.trashed) this.#trash.delete(inode.id);
     if (inode.retainNs !== null) this.#retentions.delete(inode.id);
+    if (inode.kind === KIND_DIRECTORY) this.#walks.directoryRemoved(inode.id);
     this.#statements.run('DELETE FROM inodes WHERE id = ?', inode.id);
     if (inode.replicas !== '') this.#placements.remove(inode.id, inode.replicas);
     this.#volumes.count(inode.volume, -1, inode.kind === KIND_FILE ? -inode.sizeBytes : 0);

@@ -6,6 +6,7 @@ import type {
   PlacedFile,
   Query,
   QueryResults,
+  QuotaWalkState,
   VolumeInfo,
 } from '../wire/catalog-api.ts';
 import {
@@ -181,6 +182,10 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       const rows = tables.quotas.chain(inodeOf(tables, query.inode).quota);
       return { quotas: directoryQuotasOf(tables, rows) };
     }
+    case 'quota-walks':
+      return { pending: tables.walks.next() !== undefined };
+    case 'quota-walk':
+      return quotaWalkState(tables, inodeOf(tables, query.inode).id);
     case 'placement-classes':
       return { classes: tables.classes.all().map((row) => directoryClassOf(tables, row, query.paths)) };
     case 'voters':
@@ -288,6 +293,7 @@ function directoryClassOf(
 }
 
 function directoryQuotasOf(tables: Tables, rows: readonly DirectoryQuotaRow[]): DirectoryQuota[] {
+  tables.walks.begin();
   const paths = directoryPaths(
     tables,
     rows.map(({ directory }) => directory),
@@ -295,8 +301,32 @@ function directoryQuotasOf(tables: Tables, rows: readonly DirectoryQuotaRow[]): 
   return rows.map(({ directory, volume, enclosing: _, ...quota }) => {
     const path = paths.get(directory);
     const name = tables.volumes.row(volume).name;
-    return { directory, volume: name, ...(path === undefined ? {} : { path }), ...quota };
+    return {
+      ...{ directory, volume: name, ...(path === undefined ? {} : { path }), ...quota },
+      ...walkOf(tables, directory),
+    };
   });
+}
+
+function walkOf(tables: Tables, directory: number): Pick<DirectoryQuota, 'counting' | 'ending'> {
+  const walk = tables.walks.row(directory);
+  switch (walk?.phase) {
+    case 'counting':
+    case 'checking':
+      return { counting: { quotaBytes: walk.quotaBytes, quotaInodes: walk.quotaInodes } };
+    case 'ending':
+      return { ending: true };
+    default:
+      return {};
+  }
+}
+
+function quotaWalkState(tables: Tables, directory: number): QuotaWalkState {
+  tables.walks.begin();
+  const walk = tables.walks.row(directory);
+  if (walk?.phase === 'refused') return { state: 'refused', why: walk.why };
+  const { counting, ending } = walkOf(tables, directory);
+  return { state: counting !== undefined ? 'counting' : ending ? 'ending' : 'none' };
 }
 
 function placedFiles(tables: Tables, rows: readonly PlacedRow[], settings = false): PlacedFile[] {

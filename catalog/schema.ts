@@ -6,7 +6,7 @@ import { type CatalogNumber, inodesOf, ROOT_CATALOG, ROOT_NUMBERS_END } from '..
 export type CatalogDatabase = Database.Database;
 
 /** Version of the tables, stored as `user_version`. */
-export const SCHEMA_VERSION = 15;
+export const SCHEMA_VERSION = 16;
 
 /** Kinds of inodes in the tables. A number is never reused. */
 export const KIND_FILE = 1;
@@ -529,7 +529,7 @@ const SPLITS = `
   ALTER TABLE volume_moves ADD COLUMN part INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE volume_moves ADD COLUMN source INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE volume_moves ADD COLUMN above INTEGER NOT NULL DEFAULT 0;
-  -- while it is split off: the last entry that was visited in the first of its directories
+  -- while it is split off: the last entry that was visited in a directory
   ALTER TABLE volume_moves ADD COLUMN visited TEXT NOT NULL DEFAULT '';
   DROP INDEX frozen_volumes;
   CREATE INDEX frozen_volumes ON volume_moves (volume) WHERE phase IN ('splitting', 'joining', 'frozen', 'numbered');
@@ -592,6 +592,45 @@ const DIRECTORY_QUOTAS = `
   ALTER TABLE inodes ADD COLUMN quota INTEGER NOT NULL DEFAULT 0;
 `;
 
+/** Quotas of directories that have entries: see `QuotaWalkTables`. */
+const QUOTA_WALKS = `
+  CREATE TABLE quota_walks (
+    directory     INTEGER PRIMARY KEY,
+    volume        INTEGER NOT NULL,
+    -- counting, checking, ending or refused
+    phase         TEXT NOT NULL,
+    -- while counting: the directory whose entries are visited, or 0, and the last one that was
+    visiting      INTEGER NOT NULL,
+    visited       TEXT NOT NULL COLLATE BINARY,
+    -- why the quota is refused, or empty
+    why           TEXT NOT NULL,
+    -- limits of the quota once all is counted
+    quota_bytes   INTEGER NOT NULL,
+    quota_inodes  INTEGER NOT NULL
+  ) STRICT;
+  -- directories in it whose entries are to be visited
+  CREATE TABLE quota_walk_directories (
+    directory  INTEGER NOT NULL,
+    inode      INTEGER NOT NULL,
+    PRIMARY KEY (directory, inode)
+  ) STRICT, WITHOUT ROWID;
+  -- files that had several names when they got the quota
+  CREATE TABLE quota_walk_files (
+    inode      INTEGER PRIMARY KEY,
+    directory  INTEGER NOT NULL,
+    -- names that were visited
+    names      INTEGER NOT NULL,
+    -- one of them
+    parent     INTEGER NOT NULL,
+    name       TEXT NOT NULL COLLATE BINARY
+  ) STRICT;
+  CREATE INDEX quota_walk_files_of_directory ON quota_walk_files (directory, inode);
+  -- finds what counts against a quota that ends
+  CREATE INDEX quota_inodes ON inodes (quota) WHERE quota > 0;
+  -- while a volume is split off: the directory of which a part of the entries was visited, or 0
+  ALTER TABLE volume_moves ADD COLUMN visiting INTEGER NOT NULL DEFAULT 0;
+`;
+
 /** Volumes that begin as the tree of a snapshot: see `CloneTables`. */
 const CLONES = `
   -- of a volume with unfilled inodes: the volume and number of the snapshot, and how many rows of unfilled it has
@@ -651,6 +690,7 @@ const MIGRATIONS: readonly string[] = [
   JUNCTIONS + MOVES,
   SPLITS + RETENTIONS,
   DIRECTORY_QUOTAS,
+  QUOTA_WALKS,
   CLONES,
 ];
 
@@ -683,6 +723,9 @@ export const TABLE_KEYS = {
   reserved: 'first',
   directory_classes: 'directory',
   directory_quotas: 'directory',
+  quota_walks: 'directory',
+  quota_walk_directories: 'directory, inode',
+  quota_walk_files: 'inode',
   junctions: 'inode',
   trash: 'inode',
   snapshots: 'volume, serial',

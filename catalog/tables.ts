@@ -13,6 +13,7 @@ import { InodeTables } from './inode-tables.ts';
 import { JunctionTables } from './junction-tables.ts';
 import { OwnCatalog } from './own-catalog.ts';
 import { PlacementTables } from './placement-tables.ts';
+import { QuotaWalkTables } from './quota-walk-tables.ts';
 import { RetentionTables } from './retention-tables.ts';
 import type { CatalogDatabase } from './schema.ts';
 import { ServerTables } from './server-tables.ts';
@@ -46,6 +47,7 @@ export class Tables {
   readonly placements: PlacementTables;
   readonly classes: DirectoryClassTables;
   readonly quotas: DirectoryQuotaTables;
+  readonly walks: QuotaWalkTables;
   readonly junctions: JunctionTables;
   readonly trash: TrashTables;
   readonly retentions: RetentionTables;
@@ -77,6 +79,7 @@ export class Tables {
     this.placements = new PlacementTables(statements);
     this.classes = new DirectoryClassTables(statements);
     this.quotas = new DirectoryQuotaTables(statements);
+    this.walks = new QuotaWalkTables(statements);
     this.junctions = new JunctionTables(statements);
     this.trash = new TrashTables(statements);
     this.retentions = new RetentionTables(statements);
@@ -85,13 +88,36 @@ export class Tables {
     this.sweeps = new SnapshotSweeps(statements);
     this.inodeLists = new InodeLists(statements);
     this.deletions = new DeletionLog(statements);
-    const { volumes, quotas, numbers, placements, classes, trash, retentions, clones, snapshots, deletions } =
-      this;
+    const {
+      volumes,
+      quotas,
+      walks,
+      numbers,
+      placements,
+      classes,
+      trash,
+      retentions,
+      clones,
+      snapshots,
+      deletions,
+    } = this;
     this.inodes = new InodeTables(statements, {
-      ...{ volumes, quotas, numbers, placements, classes, trash, retentions, clones, snapshots, deletions },
-      changes,
+      ...{
+        volumes,
+        quotas,
+        walks,
+        numbers,
+        placements,
+        classes,
+        trash,
+        retentions,
+        clones,
+        snapshots,
+        deletions,
+        changes,
+      },
     });
-    this.entries = new EntryTables(statements, { clones, snapshots, changes });
+    this.entries = new EntryTables(statements, { clones, snapshots, walks, changes });
     this.xattrs = new XattrTables(statements, { snapshots, changes });
   }
 
@@ -109,6 +135,7 @@ export class Tables {
     assert(this.#db.inTransaction, 'A command runs inside the transaction of its batch');
     this.#statements.run('SAVEPOINT command');
     this.snapshots.begin();
+    this.walks.begin();
     this.#changes.begin();
   }
 

@@ -18,7 +18,8 @@ import type { ExportedTable } from '../wire/volume-moves.ts';
  *   volumes and directories. 13: volumes that are attached in others; moves of volumes to catalogs of their own;
  *   volumes of reserved numbers. 14: directories that become volumes; placement classes of uploads;
  *   extended attributes of new files and directories, and of removed directories; retentions.
- * - 15: quotas of directories. 17: clones of snapshots.
+ * - 15: quotas of directories. 16: quotas that begin and end at directories with entries; steps of splits
+ *   that end within a directory. 17: clones of snapshots.
  */
 export const COMMANDS_VERSION = 17;
 
@@ -71,6 +72,9 @@ export const RETENTION_VERSION = 14;
 
 /** From this version on, inodes count against the quotas of directories. */
 export const DIRECTORY_QUOTAS_VERSION = 15;
+
+/** Servers from this version on know that a quota begins or ends at a directory with entries. */
+export const QUOTA_WALKS_VERSION = 16;
 
 /** From this version on, volumes may be clones of snapshots. */
 export const CLONES_VERSION = 17;
@@ -151,6 +155,7 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   retain: 14,
   'snapshot-retain': 14,
   'set-quota': 15,
+  'walk-quotas': 16,
   'clone-create': 17,
   'clone-fill': 17,
 };
@@ -175,6 +180,8 @@ const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, num
   bear: { elsewhere: 5 },
   'note-accesses': { unset: 5 },
   'set-attributes': { touches: 9, unchangedNs: 10 },
+  'set-quota': { walks: 16 },
+  'volume-part': { resumes: 16 },
 };
 
 /** Tables of an export that earlier versions do not know. */
@@ -188,6 +195,17 @@ const RETENTION_TABLES: ReadonlySet<ExportedTable> = new Set([
 const REPLACEMENT_CHARACTER_VERSION = 5;
 /** Fields with names and paths, which earlier versions checked for U+FFFD. */
 const CHECKED_FIELDS: ReadonlySet<string> = new Set(['name', 'path', 'target', 'to']);
+
+/** Commands from which others follow that need this version: what waits for these must not wait for an upgrade. */
+const FOLLOWED: { readonly [Kind in Command['kind']]?: number } = {
+  // Steps of a split.
+  'volume-split': 16,
+};
+
+/** @returns the first version that all servers must know before a client may give the command */
+export function requiredVersion(command: Command): number {
+  return Math.max(commandVersion(command), FOLLOWED[command.kind] ?? 1);
+}
 
 /** @returns the first version that executes the command as meant */
 export function commandVersion(command: Command): number {
@@ -252,6 +270,11 @@ export function withoutHoles(command: Command): Command {
 
 /** The command for servers before `UPLOAD_CLASSES_VERSION`, by which the file has its volume's class until linked. */
 export function withoutPlacement({ placement: _, ...command }: CommandOf<'create-orphan'>): Command {
+  return command;
+}
+
+/** The command for servers before `QUOTA_WALKS_VERSION`, which refuse it for a directory with entries. */
+export function withoutWalks({ walks: _, ...command }: CommandOf<'set-quota'>): Command {
   return command;
 }
 

@@ -17,7 +17,8 @@ export interface MoveRow extends VolumeMove {
   readonly source: number;
   /** The directory that has an entry for `part` until it moves, or 0. */
   readonly above: number;
-  /** While splitting: the last entry that was visited in the first directory of `SplitTables`. */
+  /** While splitting: the directory of which a part of the entries was visited, or 0, and the last one of these. */
+  readonly visiting: number;
   readonly visited: string;
 }
 
@@ -40,7 +41,7 @@ const LEAVING =
 /** Volumes of which a directory is being visited. */
 const SPLITTING = "SELECT source AS volume FROM volume_moves WHERE phase = 'splitting'";
 
-const COLUMNS = 'catalog, volume, phase, position, "extends", part, source, above, visited';
+const COLUMNS = 'catalog, volume, phase, position, "extends", part, source, above, visited, visiting';
 
 /**
  * Volumes that move from the root catalog to catalogs of their own, and the numbers that move with them. A volume's
@@ -84,13 +85,14 @@ export class VolumeMoveTables {
 
   enter({ catalog, volume, part, source, above }: EnteredMove, phase: MoveRow['phase']): void {
     const of = { part: part ?? 0, source: source ?? 0, above: above ?? 0 };
-    this.put({ catalog, volume, phase, position: 0, extends: 0, visited: '', ...of });
+    this.put({ catalog, volume, phase, position: 0, extends: 0, visiting: 0, visited: '', ...of });
   }
 
-  put({ catalog, volume, phase, position, extends: continues, part, source, above, visited }: MoveRow): void {
+  put({ catalog, volume, phase, position, extends: continues, ...split }: MoveRow): void {
+    const { part, source, above, visiting, visited } = split;
     this.#statements.run(
-      'INSERT OR REPLACE INTO volume_moves VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
-      ...[catalog, volume, phase, position, continues, part, source, above, visited],
+      `INSERT OR REPLACE INTO volume_moves (${COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+      ...[catalog, volume, phase, position, continues, part, source, above, visited, visiting],
     );
   }
 

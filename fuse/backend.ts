@@ -1,3 +1,4 @@
+import type { CatalogNumber } from '../base/ids.ts';
 import type { DelegationEvents, Fence } from '../client/cluster/delegations.ts';
 import type {
   Attributes as CatalogAttributes,
@@ -162,6 +163,13 @@ export interface FileSystemBackend {
   nameGrantedMs(parent: number, name: string, inode: number): number;
   /** Whether no other client changes names of the directory before it is recalled from this mount. */
   isGranted(directory: number): boolean;
+  /**
+   * The file's number at the cluster, once that has it: another one if its directory became a volume before the file
+   * was sent.
+   */
+  numberOf(inode: number): Promise<number>;
+  /** The number by which programs of this mount know such a file; else the same. */
+  formerNumberOf(inode: number): number;
   attributes(inode: number): Promise<Attributes>;
   /** Entries with names after `after`, in bytewise order. */
   list(inode: number, after: string, countMax: number): Promise<ListedPage>;
@@ -234,8 +242,6 @@ export interface FileSystemBackend {
   ): Promise<{ readonly replaced: number | null; readonly atNs?: string }>;
   /** A new owner clears set-user-id, and the set-group-id of group-executables; not of directories, nor with `mode`. */
   setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes>;
-  /** The same for a file that is created here, also if its directory has become another volume meanwhile. */
-  setAttributesOfCreated(inode: number, changes: AttributeChanges): Promise<Attributes>;
   setFlags(inode: number, flags: readonly InodeFlag[]): Promise<Attributes>;
   /** Records reads: moves access times forward that no client has set since. Skips inodes that do not exist. */
   recordAccesses(accesses: readonly RecordedAccess[]): Promise<void>;
@@ -341,6 +347,10 @@ export interface DelegationBackend {
    * @throws ServiceError `exists` if another file has the name
    */
   create(file: NewFile, times?: 'own' | 'catalog'): Promise<CreatedFile>;
+  /** As `create`, in the catalog to which its directory has moved: the number is that one's, or moved there, too. */
+  createAt(catalog: CatalogNumber, file: NewFile): Promise<CreatedFile>;
+  /** Reserves a number of the catalog to which the directory has moved, for one file in it. */
+  reserveAt(catalog: CatalogNumber, directory: number): Promise<number>;
   /**
    * Changes attributes of a file that was just created; its primary is not asked.
    * @throws ServiceError `precondition-failed` if the inode has changed since `unchangedNs`

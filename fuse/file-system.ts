@@ -84,6 +84,8 @@ export function fileSystemOf(
     ...callsOf(new SpaceCalls(parts), ['space']),
     ttlPolicy: ttlPolicy(cache, cache.ttlMs),
     ...callsOf(files, ['mounted', 'isOpenForWriting']),
+    numberOf: (inode) => backend.numberOf(inode),
+    formerNumberOf: (inode) => backend.formerNumberOf(inode),
     openForWritingCount: () => files.openForWritingCount,
     enableAccessTimes: (isRecorded) => {
       accesses.isPaused = !isRecorded;

@@ -5,6 +5,10 @@ import type { FileKernel, FileSystemCalls } from './transport.ts';
 export interface FileSystem extends FileSystemCalls {
   mounted(kernel: FileKernel): void;
   isOpenForWriting(inode: number): boolean;
+  /** @see FileSystemBackend.numberOf */
+  numberOf(inode: number): Promise<number>;
+  /** @see FileSystemBackend.formerNumberOf */
+  formerNumberOf(inode: number): number;
   openForWritingCount(): number;
   enableAccessTimes(isRecorded: boolean): void;
   /** For a descriptor of the mount's root in another volume: its `fsync` of this root returns each failure once. */

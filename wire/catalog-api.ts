@@ -644,8 +644,9 @@ export const Command = Type.Union([
     force: Type.Optional(Type.Boolean()),
   }),
   /**
-   * The quota of a directory, of all that is in it; absent limits stay as they are, and are none at first. The first
-   * one needs a directory without entries. Null: none, if nothing but the directory counts against it.
+   * The quota of a directory, of all that is in it; absent limits stay as they are, and are none at first. Null: none.
+   * `walks`: also of a directory with entries, which are counted after the answer (`quota-walk`); absent: the first one
+   * needs a directory without entries, and it ends once nothing but the directory counts against it.
    */
   Type.Object({
     kind: Type.Literal('set-quota'),
@@ -655,6 +656,12 @@ export const Command = Type.Union([
       Type.Object({ quotaBytes: Type.Optional(Bytes), quotaInodes: Type.Optional(Bytes) }),
       Type.Null(),
     ]),
+    walks: Type.Optional(Type.Literal(true)),
+  }),
+  /** Continues quotas that begin or end at directories with entries, by at most `countMax` inodes. */
+  Type.Object({
+    kind: Type.Literal('walk-quotas'),
+    countMax: Type.Integer({ minimum: 1, maximum: 1_000 }),
   }),
   /** Gives a directory's class to its entries after `after`, which are then placed by it. */
   Type.Object({
@@ -816,7 +823,16 @@ export interface DirectoryQuota {
   /** What counts against the quota: the directory and all in it, with files in the trash and growth allowances. */
   readonly namedBytes: number;
   readonly namedInodes: number;
+  /** What was there before it is being counted: these limits begin after that. */
+  readonly counting?: { readonly quotaBytes: number; readonly quotaInodes: number };
+  /** It ends: what still counts against it is being returned to the next outer quota. */
+  readonly ending?: true;
 }
+
+/** Whether a directory's quota begins, ends, or was refused after it had begun. */
+export type QuotaWalkState =
+  | { readonly state: 'none' | 'counting' | 'ending' }
+  | { readonly state: 'refused'; readonly why: string };
 
 /** A file's replicas, and how many are wanted. */
 export interface PlacedFile {
@@ -1010,6 +1026,10 @@ export const Query = Type.Union([
   }),
   /** Quotas of directories that an inode counts against, the innermost first. */
   Type.Object({ kind: Type.Literal('quotas-of'), inode: Inode }),
+  /** Whether quotas begin or end at directories with entries: `walk-quotas` continues them. */
+  Type.Object({ kind: Type.Literal('quota-walks') }),
+  /** Whether the quota of a directory is being counted, or ends. */
+  Type.Object({ kind: Type.Literal('quota-walk'), inode: Inode }),
   Type.Object({ kind: Type.Literal('placement-classes'), paths: Type.Optional(Type.Literal(true)) }),
   /**
    * Volumes with a catalog of their own, removed ones too, and servers. `known`: version that the caller has; if the
@@ -1219,6 +1239,7 @@ export interface CommandResults extends RootCommandResults, VolumeCommandResults
   readonly 'server-label': { readonly server: ServerInfo };
   readonly 'set-placement': Record<string, never>;
   readonly 'set-quota': Record<string, never>;
+  readonly 'walk-quotas': { readonly more: boolean };
   /** `directories`: those that got it. `next`: null at the end. */
   readonly 'inherit-placement': { readonly directories: readonly number[]; readonly next: string | null };
   readonly 'server-maintenance': { readonly server: ServerInfo };
@@ -1315,6 +1336,8 @@ export interface QueryResults extends MoveQueryResults {
   /** `next`: after which to continue, null at the end. */
   readonly 'directory-quotas': { readonly quotas: readonly DirectoryQuota[]; readonly next: number | null };
   readonly 'quotas-of': { readonly quotas: readonly DirectoryQuota[] };
+  readonly 'quota-walks': { readonly pending: boolean };
+  readonly 'quota-walk': QuotaWalkState;
   readonly 'placement-classes': { readonly classes: readonly DirectoryClass[] };
   readonly 'files-miscounted': {
     readonly files: readonly PlacedFile[];

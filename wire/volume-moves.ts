@@ -81,7 +81,13 @@ export const MOVE_COMMANDS = [
     members: Type.Optional(Members),
   }),
   /** Makes the next `countMax` inodes those of the volume that is split off; or no longer, if the split was ended. */
-  Type.Object({ kind: Type.Literal('volume-part'), number: Catalog, countMax: CountMax }),
+  Type.Object({
+    kind: Type.Literal('volume-part'),
+    number: Catalog,
+    countMax: CountMax,
+    /** The next step continues in the directory in which this one ends. Absent from servers of earlier releases. */
+    resumes: Type.Optional(Type.Literal(true)),
+  }),
   /** Ends a move before the volume has moved: its catalog is removed. Changes nothing without a move. */
   Type.Object({ kind: Type.Literal('volume-move-abort'), name: VolumeName }),
   /** Changes of the volume wait from now on. */

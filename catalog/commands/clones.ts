@@ -5,6 +5,7 @@ import type { CommandOf, CommandResults } from '../../wire/catalog-api.ts';
 import { volumeInfoOf } from '../attributes.ts';
 import { chargeQuotas } from '../charges.ts';
 import type { CloneRow } from '../clone-tables.ts';
+import { inheritedQuota } from '../inherited-quota.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { SnapshotRow } from '../snapshot-tables.ts';
@@ -89,7 +90,7 @@ export function cloneFill(
     inodes += 1;
     if (origin.kind === KIND_FILE) bytes += origin.sizeBytes;
   }
-  count(tables, { id: clone.volume, quota: directory.quota }, inodes, bytes);
+  count(tables, { id: clone.volume, quota: inheritedQuota(tables, directory) }, inodes, bytes);
   const last = names.at(-1);
   if (last !== undefined && names.length === countMax) {
     tables.clones.setPosition(id, last.name);
@@ -101,14 +102,21 @@ export function cloneFill(
 
 function copyInode(tables: Tables, clone: CloneRow, directory: InodeRow, origin: InodeRow): number {
   const { volume, serial } = clone;
-  const { placement, quota } = directory;
+  const { placement } = directory;
+  const quota = inheritedQuota(tables, directory);
   const isDirectory = origin.kind === KIND_DIRECTORY;
   const parent = isDirectory ? directory.id : null;
   const id = tables.inodes.insertCopy(origin, { volume, parent, placement, quota });
   if (origin.xattrs > 0) copyXattrs(tables, origin.id, id, serial);
   if (isDirectory ? hasEntries(tables, origin.id, serial) : origin.kind === KIND_FILE)
     tables.clones.add(volume, id, origin.id);
-  if (!isDirectory && origin.links > 1) tables.clones.expectNames(volume, origin.id, id, origin.links - 1);
+  const hasOthers = !isDirectory && origin.links > 1;
+  if (hasOthers) tables.clones.expectNames(volume, origin.id, id, origin.links - 1);
+  // What gets a quota here before its names are visited is visited, too: all names of a file must be in the directory.
+  if (tables.walks.row(quota)?.phase === 'counting') {
+    if (isDirectory) tables.walks.addDirectory(quota, id);
+    if (hasOthers) tables.walks.addShared(quota, { inode: id, names: 0, parent: 0, name: '' });
+  }
   return id;
 }
 

@@ -8,6 +8,7 @@ import type {
 } from '../../wire/catalog-api.ts';
 import { numberRuns } from '../../wire/reserved-numbers.ts';
 import { assertMayGain } from '../flags.ts';
+import { inheritedQuota } from '../inherited-quota.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { nameCheck, timeCheck } from '../names.ts';
 import { assertBytesAllowed, assertInodesAllowed, isOfBytes, quotasOf } from '../quota.ts';
@@ -118,7 +119,8 @@ class FileCreation {
     const accessedNs = timeCheck(file.accessedNs ?? this.#atNs);
     const modifiedNs = timeCheck(file.modifiedNs ?? this.#atNs);
     const changedNs = timeCheck(file.changedNs ?? this.#atNs);
-    const quotas = quotasOf(this.#tables, volume, directory.quota);
+    const quota = inheritedQuota(this.#tables, directory);
+    const quotas = quotasOf(this.#tables, volume, quota);
     const isLimited = quotas.some(isOfBytes);
     this.#isLimited ||= isLimited;
     assertInodesAllowed(quotas);
@@ -140,11 +142,11 @@ class FileCreation {
       policy: volume.policy,
       allowed: isLimited ? sizeBytes : null,
       placement: directory.placement,
-      quota: directory.quota,
+      quota,
     });
     storeAcl(id);
     // At once, because the next file may be in another directory with a quota.
-    this.#tables.quotas.charge(directory.quota, 1, sizeBytes);
+    this.#tables.quotas.charge(quota, 1, sizeBytes);
     this.#tables.entries.insert(directory.id, name, id);
     this.#changedDirectories.add(directory.id);
     this.#created.set(replicas, (this.#created.get(replicas) ?? 0) + 1);

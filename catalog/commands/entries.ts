@@ -12,6 +12,7 @@ import { attributesOf, kindNumber } from '../attributes.ts';
 import { charge, chargeOf } from '../charges.ts';
 import { assertPlaced } from '../file-class.ts';
 import { assertMayGain, assertMayLose, assertUnprotected } from '../flags.ts';
+import { inheritedQuota } from '../inherited-quota.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { assertNotAttached } from '../junction-refusals.ts';
 import { targetCheck } from '../names.ts';
@@ -21,6 +22,7 @@ import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
 import { type ResolvedName, resolvePlace } from '../walk.ts';
 import { inheritAcl } from './acls.ts';
+import { countsAlike } from './directory-quotas.ts';
 import { assertExpected, assertUnwritten } from './expectation.ts';
 import { moveToTrash, type Removal } from './removal.ts';
 import { assertHasXattr, setNewXattrs } from './set-attributes.ts';
@@ -82,7 +84,8 @@ export function nodeCreate(tables: Tables, spot: ResolvedName, node: Node, atNs:
   const kind = kindNumber(node.kind);
   const { mode, storeAcl } = inheritAcl(tables, directory, { mode: node.mode, umask: node.umask, kind });
   const volume = tables.volumes.row(directory.volume);
-  const { placement, quota } = directory;
+  const { placement } = directory;
+  const quota = inheritedQuota(tables, directory);
   const quotas = quotasOf(tables, volume, quota);
   assertInodesAllowed(quotas);
   if (isFile) assertPlaced(volume.name, tables.classes.of(volume, placement), node.replicas ?? []);
@@ -193,7 +196,7 @@ export function link(tables: Tables, command: CommandOf<'link'>, atNs: string): 
   if (spot.directory.volume !== inode.volume) {
     throw new ServiceError('cross-volume', `Cannot link inode ${inode.id} of volume "${inode.volumeName}"`);
   }
-  if (spot.directory.quota !== inode.quota) {
+  if (!countsAlike(tables, inode, spot.directory)) {
     throw new ServiceError(
       'cross-volume',
       `Cannot link inode ${inode.id}: another quota of a directory counts there`,

@@ -7,7 +7,7 @@ import { assertNotAttached } from '../junction-refusals.ts';
 import { KIND_DIRECTORY } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { isBelow, type ResolvedName } from '../walk.ts';
-import { moveCharge } from './directory-quotas.ts';
+import { assertSameQuota, moveCharge } from './directory-quotas.ts';
 import { nodeCreate, removeLink, resolveExistingName, resolveName } from './entries.ts';
 import { assertExpected } from './expectation.ts';
 import { goesToTrash, type Removal } from './removal.ts';
@@ -74,7 +74,7 @@ function move(
   assertMayLose(tables, from.directory, moved);
   if (replaced === undefined) assertMayGain(tables, to.directory);
   else assertMayLose(tables, to.directory, replaced);
-  moveCharge(tables, moved, to.directory, freedBy(tables, replaced, removal));
+  moveCharge(tables, moved, to.directory, freedBy(tables, replaced, removal), from.directory);
 
   tables.entries.delete(from.directory.id, from.name, from.inode.id);
   tables.inodes.touchDirectory(from.directory.id, isDirectory ? -1 : 0, atNs);
@@ -112,12 +112,7 @@ function exchange(
 ): CommandResults['rename'] {
   const [a, b] = [from.inode, to.inode];
   if (a.id === b.id) return { replaced: null };
-  if (from.directory.quota !== to.directory.quota) {
-    throw new ServiceError(
-      'cross-volume',
-      `Cannot exchange "${from.name}" and "${to.name}": different quotas of directories count there`,
-    );
-  }
+  assertSameQuota(tables, from, to);
   const [aIsDirectory, bIsDirectory] = [a.kind === KIND_DIRECTORY, b.kind === KIND_DIRECTORY];
   if (aIsDirectory) assertOutside(tables, to.directory, a);
   if (bIsDirectory) assertOutside(tables, from.directory, b);

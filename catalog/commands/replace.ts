@@ -3,6 +3,7 @@ import { type CommandOf, type CommandResults, UPLOAD_NOTE } from '../../wire/cat
 import { attributesOf } from '../attributes.ts';
 import { chargeOf, chargeQuotas } from '../charges.ts';
 import { assertMayGain, assertMayLose, assertUnprotected } from '../flags.ts';
+import { inheritedQuota } from '../inherited-quota.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { timeCheck } from '../names.ts';
 import { assertBytesAllowed, assertInodesAllowed, isOfBytes, quotasOf } from '../quota.ts';
@@ -75,6 +76,7 @@ function createUnlinked(
   const volume = tables.volumes.row(directory.volume);
   if (objectBytes !== volume.objectBytes || volume.policy !== QUORUM)
     throw new ServiceError('bad-request', `Files of volume "${volume.name}" are stored otherwise`);
+  const quota = inheritedQuota(tables, directory);
   const members = tables.numbers.reservedMembers(id) ?? [];
   // A file has one member set per view: the reservation's.
   if (!areSame(members, replicas) || !tables.numbers.takeReserved(owner, id, volume.id))
@@ -91,9 +93,9 @@ function createUnlinked(
     contentsEpoch: contents.epoch,
     contentsSeq: contents.seq,
     policy: volume.policy,
-    allowed: quotasOf(tables, volume, directory.quota).some(isOfBytes) ? sizeBytes : null,
+    allowed: quotasOf(tables, volume, quota).some(isOfBytes) ? sizeBytes : null,
     placement: directory.placement,
-    quota: directory.quota,
+    quota,
   });
   tables.volumes.count(volume.id, 1, sizeBytes);
   tables.placements.addToCounts(replicas.join(','), 1);
@@ -112,7 +114,8 @@ function linkInPlaceOf(
   atNs: string,
 ): CommandResults['replace'] {
   const volume = tables.volumes.row(file.volume);
-  const quotas = quotasOf(tables, volume, directory.quota);
+  const quota = inheritedQuota(tables, directory);
+  const quotas = quotasOf(tables, volume, quota);
   const isFreed = old?.links === 1 && !goesToTrash(volume, old, command);
   // Members of earlier releases do not count a file that replaces one with other names.
   if (!isFreed && ((old?.links ?? 1) === 1 || tables.version.current >= DIRECTORY_QUOTAS_VERSION))
@@ -133,9 +136,9 @@ function linkInPlaceOf(
   setNewXattrs(tables, file.id, command.xattrs);
   // An upload was in no directory until now.
   if (file.placement !== directory.placement) tables.inodes.setPlacement(file.id, directory.placement);
-  if (file.quota !== directory.quota) tables.inodes.setQuota(file.id, directory.quota);
+  if (file.quota !== quota) tables.inodes.setQuota(file.id, quota);
   tables.inodes.setLinks(file.id, 1, null, atNs);
-  chargeQuotas(tables, directory, 1, chargeOf(file));
+  chargeQuotas(tables, { volume: directory.volume, quota }, 1, chargeOf(file));
   if (old === undefined) {
     tables.entries.insert(directory.id, name, file.id);
   } else {

@@ -84,7 +84,7 @@ export function volumeFreeze(
 
 export function volumePart(
   tables: Tables,
-  { number, countMax }: CommandOf<'volume-part'>,
+  { number, countMax, resumes }: CommandOf<'volume-part'>,
   atNs: string,
 ): CommandResults['volume-part'] {
   const move = tables.moves.row(number);
@@ -95,7 +95,7 @@ export function volumePart(
     return { done: next === null };
   }
   if (move?.phase !== 'splitting') return { done: true };
-  const next = visitEntries(tables, move, countMax);
+  const next = visitEntries(tables, move, countMax, resumes === true);
   if (typeof next === 'string') {
     end(tables, move, `The directory cannot become a volume: ${next}`, atNs);
     return { done: false };

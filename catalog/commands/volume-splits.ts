@@ -105,27 +105,37 @@ export function beginSplit(tables: Tables, move: MoveRow): string | null {
 
 /**
  * Visits entries, at most `countMax`, and makes their inodes the volume's.
+ *
+ * @param resumes keeps in which directory it ended
  * @returns how far it came; null at the end; or why the directory cannot become a volume
  */
-export function visitEntries(tables: Tables, move: MoveRow, countMax: number): MoveRow | string | null {
+export function visitEntries(
+  tables: Tables,
+  move: MoveRow,
+  countMax: number,
+  resumes: boolean,
+): MoveRow | string | null {
   const { catalog } = move;
-  let { visited } = move;
+  let { visiting, visited } = move;
   for (let left = countMax; left > 0; ) {
-    const directory = tables.splits.directory(catalog);
-    if (directory === undefined) return checkSharedFiles(tables, { ...move, visited }, left);
+    // Another one may have come before it since: the position is of this one.
+    const directory = visiting > 0 ? visiting : tables.splits.directory(catalog);
+    if (directory === undefined) return checkSharedFiles(tables, { ...move, visiting, visited }, left);
     const children = tables.entries.children(directory, visited, left);
     for (const child of children) {
       const why = visitChild(tables, move, child);
       if (why !== null) return why;
     }
     visited = children.at(-1)?.entryName ?? visited;
+    visiting = resumes ? directory : 0;
     if (children.length < left) {
       tables.splits.delete(catalog, directory);
+      visiting = 0;
       visited = '';
     }
     left -= Math.max(1, children.length);
   }
-  return { ...move, visited };
+  return { ...move, visiting, visited };
 }
 
 /** @returns why the directory cannot become a volume; null if it can */

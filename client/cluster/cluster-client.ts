@@ -1,5 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
-import { type CatalogNumber, catalogOfInode } from '../../base/ids.ts';
+import { type CatalogNumber, catalogOfInode, ROOT_CATALOG } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type {
   Attributes,
@@ -41,6 +41,7 @@ import { FileHandle, type FileOptions } from './file-handle.ts';
 import { createLockClient, FileLocks, type FileLocksEvents, type LockClient } from './file-locks.ts';
 import { HomeCatalog } from './home-catalog.ts';
 import { LastPrimaries } from './last-primaries.ts';
+import { OtherCatalog } from './other-catalog.ts';
 import { QueryServer } from './query-server.ts';
 import { encodePlace, type RemotePlace, volumeOf } from './remote-path.ts';
 import { SettleBatches } from './settle-batches.ts';
@@ -144,22 +145,43 @@ export class ClusterClient {
   }
 
   /**
-   * The same for an inode whose directory may have become another volume: its catalog executes what the client's has
-   * refused for that. A majority of the servers has it on disk when it resolves: no later flush asks that catalog.
+   * The same for an inode that the client knows by its number, also if its directory has become another volume, or if
+   * it was created there: then that volume's catalog executes the command, and has flushed it when it resolves. The
+   * client's own catalog is asked first about a number that it gave out: an earlier attempt may have been executed
+   * there, and it refuses with `movedTo` only what it has not executed, and never will.
    */
   async commandWhereMoved<Kind extends Command['kind']>(
     command: CommandOf<Kind>,
     options: CommandOptions = {},
   ): Promise<CommandResults[Kind]> {
     const limits = this.#exchanger.limitsOf(options);
+    const numberedBy = 'inode' in command ? catalogOfInode(command.inode) : ROOT_CATALOG;
+    if (numberedBy !== ROOT_CATALOG && numberedBy !== this.catalog)
+      return this.commandAt(numberedBy, command, options);
     try {
       return await this.command(command, options);
     } catch (error) {
       if (!(error instanceof ServiceError) || error.details.movedTo === undefined) throw error;
-      // What the client caches is of its own catalog.
-      const { cache: _, ...others } = { ...options, timeoutMs: limits.leftMs() };
-      return this.#learnCapability(await this.#home.executeAt(error.details.movedTo, command, others));
+      return this.commandAt(error.details.movedTo, command, { ...options, timeoutMs: limits.leftMs() });
     }
+  }
+
+  /**
+   * Has another catalog execute a command; a majority of its members has it on disk when it resolves. The client caches
+   * nothing of that catalog by its session here, so the command recalls what any client caches of what it changes.
+   */
+  async commandAt<Kind extends Command['kind']>(
+    catalog: CatalogNumber,
+    command: CommandOf<Kind>,
+    { cache: _, ...options }: CommandOptions = {},
+  ): Promise<CommandResults[Kind]> {
+    const other = new OtherCatalog(this.#exchanger, catalog);
+    return this.#learnCapability(await other.execute(command, options));
+  }
+
+  /** Reserves a number of another catalog, to be used by `commandAt`, for one new file in a directory there. */
+  reserveInodeAt(catalog: CatalogNumber, directory: number, options?: CallOptions): Promise<number> {
+    return new OtherCatalog(this.#exchanger, catalog).reserveInode(this.inodeOwner, directory, options);
   }
 
   /** The number of the catalog that has a volume. @param tree the volume, or a snapshot of it */

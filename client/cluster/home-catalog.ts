@@ -1,10 +1,9 @@
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { type CatalogNumber, ROOT_CATALOG } from '../../base/ids.ts';
-import type { Command, CommandOf, CommandResults } from '../../wire/catalog-api.ts';
 import type { CallOptions, Exchanger } from '../transport/exchange.ts';
 import { inTime } from '../transport/in-time.ts';
-import { CatalogCommands, type CommandOptions, type SessionOpening } from './catalog-commands.ts';
+import { CatalogCommands, type SessionOpening } from './catalog-commands.ts';
 import { CatalogSubject } from './catalog-subject.ts';
 import { CommandsLost } from './unflushed-commands.ts';
 
@@ -97,23 +96,6 @@ export class HomeCatalog {
       if (this.#commands === commands) throw error;
       return work(this.#commands, { ...options, timeoutMs: limits.leftMs() });
     }
-  }
-
-  /** Has another catalog execute a command, and flush it. */
-  async executeAt<Kind extends Command['kind']>(
-    catalog: CatalogNumber,
-    command: CommandOf<Kind>,
-    options: CommandOptions,
-  ): Promise<CommandResults[Kind]> {
-    const limits = this.#parts.exchanger.limitsOf(options);
-    const subject = new CatalogSubject(catalog, () => undefined);
-    const commands = new CatalogCommands(this.#parts.exchanger, subject, null);
-    const result = await commands.execute(command, options);
-    const lost = (): never => {
-      throw new CommandsLost();
-    };
-    await commands.flush(lost, { timeoutMs: limits.leftMs() });
-    return result;
   }
 
   /** Makes the answered commands survive a power failure of all servers. @throws CommandsLost once, if some are lost */

@@ -23,7 +23,7 @@ const PACE: Pace = { firstMs: 200, largestMs: 10_000, spread: [0.5, 1] };
 const RETRY_MS = 120_000;
 /** The same until the store has answered once: its address may be wrong. */
 const FIRST_RETRY_MS = 10_000;
-/** Large parts may take longer than the time for retries. */
+/** Large parts may take longer than the time for retries; a connection to a silent address takes as long as that. */
 const ATTEMPTS_MIN = 5;
 const RETRY_AFTER_MS_MAX = 60_000;
 const ERROR_BYTES_MAX = 64 * 1024;
@@ -117,7 +117,10 @@ export class S3Client {
     return new S3Retries({
       ...{ world: this.world, report: this.report, signal },
       failureOf: (error) => this.#failureOf(error, `Cannot ${what} ${this.placeOf(key)}`),
-      retryMs: () => (this.#hasAnswered ? this.#retryMs : Math.min(this.#retryMs, FIRST_RETRY_MS)),
+      limits: () =>
+        this.#hasAnswered
+          ? { retryMs: this.#retryMs, attemptsMin: ATTEMPTS_MIN }
+          : { retryMs: Math.min(this.#retryMs, FIRST_RETRY_MS), attemptsMin: 1 },
     });
   }
 
@@ -208,7 +211,7 @@ class PostponedRefusal extends Error {
 
 interface S3RetriesParts extends Pick<S3ClientParts, 'world' | 'signal' | 'report'> {
   readonly failureOf: (error: unknown) => CommandFailure;
-  readonly retryMs: () => number;
+  readonly limits: () => { readonly retryMs: number; readonly attemptsMin: number };
 }
 
 export class S3Retries {
@@ -220,8 +223,8 @@ export class S3Retries {
   constructor(parts: S3RetriesParts) {
     this.#parts = parts;
     const deadlineMs = (): number => {
-      const isEarly = this.#attempts < ATTEMPTS_MIN;
-      return isEarly ? Number.POSITIVE_INFINITY : (this.#sinceMs ?? 0) + parts.retryMs();
+      const { retryMs, attemptsMin } = parts.limits();
+      return this.#attempts < attemptsMin ? Number.POSITIVE_INFINITY : (this.#sinceMs ?? 0) + retryMs;
     };
     this.#retry = new Retry({ deadlineMs, pace: PACE, lastWait: 'fail' }, () => parts.world.random());
   }

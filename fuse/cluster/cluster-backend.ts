@@ -77,6 +77,14 @@ export function clusterBackend(
     if (FLUSHED_WITH_FILE.has(change.kind)) changes.answered++;
     return result;
   };
+  /** Of an inode by its number: programs have it open, also when its directory becomes another volume. */
+  const commandOfInode: ClusterClient['command'] = async (change, options) => {
+    const result = await reach.request((limits) =>
+      client.commandWhereMoved(change, { ...options, ...limits }),
+    );
+    if (FLUSHED_WITH_FILE.has(change.kind)) changes.answered++;
+    return result;
+  };
   const changes = { answered: 0, flushed: 0 };
   const findsNumbers = path === '/' && !isSnapshot(volume);
   const byNumber: FileSystemBackend['byNumber'] = async (inode, which) => {
@@ -123,6 +131,8 @@ export function clusterBackend(
     grantedAttributes: (inode) => caching?.grantedAttributes(inode),
     nameGrantedMs: (parent, name, inode) => caching?.nameValidMs(parent, name, inode) ?? 0,
     isGranted: (directory) => caching?.isGranted(directory) ?? false,
+    numberOf: async (inode) => inode,
+    formerNumberOf: (inode) => inode,
     async attributes(inode) {
       return (await query({ kind: 'attributes', inode, ...snapshotOption })).attributes;
     },
@@ -192,18 +202,12 @@ export function clusterBackend(
     },
     async setAttributes(inode, changes: AttributeChanges) {
       const change = { kind: 'set-attributes', inode, ...changes } as const;
-      return (await command(change, { live: true, ...asOwner(inode) })).attributes;
-    },
-    async setAttributesOfCreated(inode, changes) {
-      const change = { kind: 'set-attributes', inode, ...changes } as const;
-      const options = { live: true, ...asOwner(inode) };
-      const sent = (limits: object) => client.commandWhereMoved(change, { ...options, ...limits });
-      return (await reach.request(sent)).attributes;
+      return (await commandOfInode(change, { live: true, ...asOwner(inode) })).attributes;
     },
     async setFlags(inode, flags) {
       const clear = INODE_FLAGS.filter((flag) => !flags.includes(flag));
       try {
-        return (await command({ kind: 'set-flags', inode, set: [...flags], clear }, asOwner(inode)))
+        return (await commandOfInode({ kind: 'set-flags', inode, set: [...flags], clear }, asOwner(inode)))
           .attributes;
       } catch (error) {
         // The kernel has checked that the inode can have flags.
@@ -215,7 +219,7 @@ export function clusterBackend(
       await command({ kind: 'note-accesses', volume, unset: true, accesses: [...accesses] });
     },
     async keepOrphan(inode) {
-      await client.command({ kind: 'keep-orphan', inode });
+      await client.commandWhereMoved({ kind: 'keep-orphan', inode });
     },
     async persistNames(scope) {
       const through = changes.answered;
@@ -233,15 +237,15 @@ export function clusterBackend(
       if (name === RETAIN_UNTIL) {
         const retain = parseRetention(Buffer.from(value).toString().trim());
         if (retain === null) throw new ErrnoError('EINVAL', `Write ${RETENTION_FORM} to ${name}`);
-        await command({ kind: 'retain', inode, retain }, asOwner(inode));
+        await commandOfInode({ kind: 'retain', inode, retain }, asOwner(inode));
         return;
       }
       const base64 = Buffer.from(value).toString('base64');
       const more = clearsSetgid ? { clearsSetgid } : {};
-      await command({ kind: 'set-xattr', inode, name, value: base64, mode, ...more }, asOwner(inode));
+      await commandOfInode({ kind: 'set-xattr', inode, name, value: base64, mode, ...more }, asOwner(inode));
     },
     async removeXattr(inode, name) {
-      await command({ kind: 'remove-xattr', inode, name }, asOwner(inode));
+      await commandOfInode({ kind: 'remove-xattr', inode, name }, asOwner(inode));
     },
     async space(inode) {
       const [{ volume: info }, { servers }, { servers: reported }, { quotas }] = await Promise.all([

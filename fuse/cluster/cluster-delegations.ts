@@ -1,11 +1,13 @@
 import { isRefusal, ServiceError } from '../../base/errors.ts';
+import type { CatalogNumber } from '../../base/ids.ts';
 import type { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { Delegations, fencedBy } from '../../client/cluster/delegations.ts';
-import type { UnlinkedFile } from '../../wire/catalog-api.ts';
+import type { CommandOf, CommandResults, UnlinkedFile } from '../../wire/catalog-api.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type {
   AttributeChanges,
   Attributes,
+  CreatedFile,
   CreateOutcome,
   DelegationBackend,
   FencedName,
@@ -64,11 +66,8 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
   }
 
   async create(file: NewFile, whose: 'own' | 'catalog' = 'own'): ReturnType<DelegationBackend['create']> {
-    const { parent, name, inode, mode, uid, gid, accessedNs, modifiedNs, changedNs } = file;
-    const reserved = { inode, owner: this.#client.inodeOwner };
-    const times = whose === 'own' ? { times: { accessedNs, modifiedNs, changedNs } } : {};
-    const node = { place: { parent, name }, mode, uid, gid, exclusive: true } as const;
-    const command = { kind: 'create-file', ...node, reserved, ...times } as const;
+    const { parent } = file;
+    const command = this.#creationOf(file, whose);
     const owner = this.asOwner([parent]);
     const cache =
       whose === 'catalog' && owner.cache !== undefined
@@ -78,8 +77,31 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
       ...owner,
       ...(cache === undefined ? {} : { cache }),
     });
-    const { attributes, created, atNs = null, conditional = false, generation = null } = result;
-    return { attributes, created, namedNs: atNs, isConditional: conditional, generation };
+    return createdFileOf(result);
+  }
+
+  async createAt(catalog: CatalogNumber, file: NewFile): ReturnType<DelegationBackend['createAt']> {
+    return createdFileOf(await this.#client.commandAt(catalog, this.#creationOf(file, 'own')));
+  }
+
+  reserveAt(catalog: CatalogNumber, directory: number): Promise<number> {
+    return this.#client.reserveInodeAt(catalog, directory);
+  }
+
+  #creationOf(file: NewFile, whose: 'own' | 'catalog'): CommandOf<'create-file'> {
+    const { parent, name, inode, mode, uid, gid, accessedNs, modifiedNs, changedNs } = file;
+    const reserved = { inode, owner: this.#client.inodeOwner };
+    const times = whose === 'own' ? { times: { accessedNs, modifiedNs, changedNs } } : {};
+    return {
+      kind: 'create-file',
+      place: { parent, name },
+      mode,
+      uid,
+      gid,
+      exclusive: true,
+      reserved,
+      ...times,
+    };
   }
 
   async changeAttributes(inode: number, changes: AttributeChanges): Promise<Attributes> {
@@ -143,6 +165,11 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
     const { files, atNs = null } = await this.#client.command(command, { cache, ...limits });
     return { files, atNs };
   }
+}
+
+function createdFileOf(result: CommandResults['create-file']): CreatedFile {
+  const { attributes, created, atNs = null, conditional = false, generation = null } = result;
+  return { attributes, created, namedNs: atNs, isConditional: conditional, generation };
 }
 
 function isWritten(outcome: UnlinkedFile | undefined): boolean {

@@ -17,7 +17,6 @@ export function readOnlyBackend(backend: FileSystemBackend): FileSystemBackend {
     rename: refuse,
     renameWhiteout: refuse,
     setAttributes: refuse,
-    setAttributesOfCreated: refuse,
     setFlags: refuse,
     recordAccesses: refuse,
     setXattr: refuse,

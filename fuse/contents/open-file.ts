@@ -17,7 +17,8 @@ import type { PagesOfFile } from './written-pages.ts';
 const DRAIN_FOR_ATTRIBUTES_MS = 1000;
 const PAGE_BYTES = 4096;
 
-export interface OpenFileParts extends Pick<FileParts, 'world' | 'limitMs' | 'deadlineOf' | 'pending'> {
+export interface OpenFileParts
+  extends Pick<FileParts, 'world' | 'backend' | 'limitMs' | 'deadlineOf' | 'pending'> {
   readonly kernel: Pick<MountedTransport, 'storePages'> | null;
   readonly dropPages: (inode: number) => Promise<void>;
   readonly freeSpace: Pick<FreeSpace, 'failed'>;
@@ -150,7 +151,8 @@ export class OpenFile {
     await Promise.all([source.flush(), this.writes.drain()]);
     this.known.pages.drop(toOffset, toOffset + length);
     this.known.leavingHole();
-    const copying = this.#backend.copyFrom(source.inode, fromOffset, toOffset, length);
+    const number = await this.#parts.backend.numberOf(source.inode);
+    const copying = this.#backend.copyFrom(number, fromOffset, toOffset, length);
     const { copiedBytes, state } = await this.#bounded(copying, 'Copying to it');
     if (copiedBytes > 0) this.#changed(state);
     return copiedBytes;

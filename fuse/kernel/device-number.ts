@@ -5,9 +5,9 @@ import { unmountDirectory } from './mount-programs.ts';
 
 /**
  * Linux gives a file system without a disk the lowest free minor device number (`get_anon_bdev`). In its own mount
- * namespace, this script takes all free numbers up to `$1` with empty file systems, frees up to `$2` of the smaller ones
- * and then `$1`, prints how many it freed below `$1`, and keeps the others until the end of its input. It keeps no copies
- * of the machine's volumes: they could not end.
+ * namespace, this script takes all free numbers up to `$1` with empty file systems, frees up to `$2` of the smaller
+ * ones and then `$1`, prints how many it freed below `$1`, and keeps the others until the end of its input. It keeps no
+ * copies of the machine's volumes: they could not end.
  */
 const KEEP_SMALLER = `
   set -e

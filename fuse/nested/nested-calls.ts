@@ -12,7 +12,9 @@ type CallName = {
 type AnyCall = (...args: unknown[]) => unknown;
 
 /** One file system of all volumes, which ends with them: each call goes to the volume of its inode or handle. */
-export function nestedCalls(volumes: NestedVolumes): Omit<FileSystem, 'trackErrors' | 'stop'> {
+export function nestedCalls(
+  volumes: NestedVolumes,
+): Omit<FileSystem, 'trackErrors' | 'numberOf' | 'formerNumberOf' | 'stop'> {
   const { own, rootHandles } = volumes;
   const { root, findsNumbers } = own.fileSystem;
   const of = (inode: number): Volume => volumes.of(inode);
@@ -30,8 +32,12 @@ export function nestedCalls(volumes: NestedVolumes): Omit<FileSystem, 'trackErro
       return call();
     }
   };
+  const held = (found: Answered): Answered | Promise<Answered> => {
+    const number = volumes.heldAs(found.inode);
+    return number === null ? found : own.fileSystem.attributes(number);
+  };
   const crossed = (found: Answered): Answered | Promise<Answered> =>
-    found.junction === undefined ? found : volumes.cross(found, found.junction);
+    found.junction === undefined ? held(found) : volumes.cross(found, found.junction);
   const opening = async <Opened extends { readonly handle: number }>(
     volume: Volume,
     opened: Promise<Opened>,
@@ -51,11 +57,12 @@ export function nestedCalls(volumes: NestedVolumes): Omit<FileSystem, 'trackErro
   return {
     root,
     findsNumbers,
-    ...routed(of, ['setFlags', 'touchStatus', 'space'] as const),
+    ...routed(of, ['space'] as const),
     ...routed(
       of,
       [
         ...(['attributes', 'attributesWithCreation', 'setAttributes', 'truncate', 'readLink'] as const),
+        ...(['setFlags', 'touchStatus'] as const),
         ...(['xattr', 'xattrs', 'setXattr', 'removeXattr', 'unlink', 'removeDirectory'] as const),
       ],
       followed,
@@ -72,9 +79,11 @@ export function nestedCalls(volumes: NestedVolumes): Omit<FileSystem, 'trackErro
       return crossed(await followed(parent, () => of(parent).fileSystem.lookupToOpen(parent, name)));
     },
     link: (inode, parent, name, thread) =>
-      followed(parent, () => {
-        assertInVolume(volumes, parent, inode);
-        return of(inode).fileSystem.link(inode, parent, name, thread);
+      followed(parent, async () => {
+        // A new file that is open in the former volume is sent first: the link changes its status.
+        const number = await of(inode).fileSystem.numberOf(inode);
+        assertInVolume(volumes, parent, number);
+        return held(await of(parent).fileSystem.link(number, parent, name, thread));
       }),
     rename: (from, to, ...how) =>
       followed(from.parent, () =>
@@ -121,7 +130,9 @@ export function nestedCalls(volumes: NestedVolumes): Omit<FileSystem, 'trackErro
     listed(parent, name) {
       const listed = of(parent).fileSystem.listed(parent, name);
       // The kernel looks it up when it is used: a listing crosses no junction.
-      return listed?.junction === undefined ? listed : undefined;
+      if (listed === undefined || listed.junction !== undefined) return undefined;
+      // Nor does it have the bytes that are not sent yet.
+      return volumes.heldAs(listed.inode) === null ? listed : undefined;
     },
     async releaseDirectory(handle) {
       const { fileSystem } = volumes.released(handle);
@@ -129,7 +140,11 @@ export function nestedCalls(volumes: NestedVolumes): Omit<FileSystem, 'trackErro
       await allDone(affected.map((each) => each.releaseDirectory(handle)));
     },
     async persistDirectory(inode, handle = 0) {
-      if (inode !== root) return of(inode).fileSystem.persistDirectory(inode, handle);
+      if (inode !== root) {
+        // A descriptor from before the directory became a volume covers new files that are not sent yet.
+        const covered = new Set([of(inode), ...(handle === 0 ? [] : [ofHandle(handle)])]);
+        return allDone([...covered].map(({ fileSystem }) => fileSystem.persistDirectory(inode, handle)));
+      }
       await allDone(volumes.fileSystems().map((each) => each.persistDirectory(each.root, handle)));
     },
     mounted: (kernel) => volumes.mounted(kernel),
@@ -161,7 +176,8 @@ export function nestedPolicy(volumes: NestedVolumes): KernelCache {
 /** @throws ErrnoError `EXDEV` for a new name in another volume than the inode's, or in a junction */
 function assertInVolume(volumes: NestedVolumes, parent: number, inode = parent): void {
   if (volumes.isInert(parent)) throw new ErrnoError('EXDEV', 'Another volume is to be attached here');
-  if (volumes.of(parent) !== volumes.of(inode)) throw new ErrnoError('EXDEV', 'The volumes are different');
+  if (volumes.ofNumber(parent) !== volumes.ofNumber(inode))
+    throw new ErrnoError('EXDEV', 'The volumes are different');
 }
 
 /** Whether the catalog of the volume refused a request because another one has its inode. */

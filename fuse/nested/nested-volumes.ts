@@ -1,5 +1,5 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
-import type { CatalogNumber } from '../../base/ids.ts';
+import { type CatalogNumber, catalogOfInode } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import { allDone } from '../all-done.ts';
 import type { Answered } from '../answered.ts';
@@ -59,8 +59,30 @@ export class NestedVolumes {
     this.#log = log;
   }
 
+  /**
+   * Where calls about an inode go. A file stays with the mounted volume while programs have it open there for writing,
+   * also if its directory has become another volume: that file system alone has the bytes that are not sent yet, and
+   * has changes executed where the inode is now.
+   */
   of(inode: number): Volume {
+    const volume = this.ofNumber(inode);
+    return volume !== this.own && this.own.fileSystem.isOpenForWriting(inode) ? this.own : volume;
+  }
+
+  /** The volume that has the inode, as far as known. */
+  ofNumber(inode: number): Volume {
     return this.#attachedOf(inode)?.volume ?? this.own;
+  }
+
+  /**
+   * The number by which the mounted volume's file system serves a file that a look-up has found in another volume; null
+   * if it does not. The answer of the other one lacks the bytes that are not sent yet.
+   */
+  heldAs(inode: number): number | null {
+    const { own } = this;
+    if (this.ofNumber(inode) === own) return null;
+    const number = own.fileSystem.formerNumberOf(inode);
+    return number !== inode || own.fileSystem.isOpenForWriting(inode) ? number : null;
   }
 
   ofHandle(handle: number): Volume {
@@ -94,7 +116,9 @@ export class NestedVolumes {
     if (this.#attached.size === 0) return entries;
     return entries.map((entry) => {
       const attachment = entry.inode === null ? null : this.#found.get(entry.inode)?.attachment;
-      return attachment == null ? entry : { ...entry, inode: attachment.root };
+      if (attachment != null) return { ...entry, inode: attachment.root };
+      const held = entry.inode === null ? null : this.heldAs(entry.inode);
+      return held === null ? entry : { ...entry, inode: held };
     });
   }
 
@@ -111,6 +135,7 @@ export class NestedVolumes {
     const { inode } = answered;
     const attachment = await this.#find(junction, inode);
     if (attachment === null) return answered;
+    await this.#sendFormer(attachment);
     const { volume, root } = this.#entered(attachment, inode);
     return volume.fileSystem.attributes(root);
   }
@@ -129,6 +154,7 @@ export class NestedVolumes {
     await this.own.fileSystem.lookup(top, '.');
     // To find a directory's name, the kernel looks for its inode in the listing of the parent.
     this.#found.set(junction, { attachment: found.attachment, askedMs });
+    await this.#sendFormer(found.attachment);
     this.#entered(found.attachment, junction);
   }
 
@@ -137,10 +163,10 @@ export class NestedVolumes {
    * @returns whether another volume here has the inode now
    */
   async enterSplit(inode: number): Promise<boolean> {
-    const before = this.of(inode);
+    const before = this.ofNumber(inode);
     await this.#attachments.refresh();
     await this.enterByNumber(inode);
-    return this.of(inode) !== before;
+    return this.ofNumber(inode) !== before;
   }
 
   mounted(kernel: FileKernel): void {
@@ -189,6 +215,12 @@ export class NestedVolumes {
       this.#log('debug', 'the list of attached volumes is not known', { error: messageOf(error) });
       return known.attachment;
     }
+  }
+
+  /** Sends what the mounted volume has of one that was a part of it: the other file system finds only what was sent. */
+  async #sendFormer({ catalog, root }: Attachment): Promise<void> {
+    const wasPart = catalogOfInode(root) !== catalog;
+    if (wasPart && !this.#attached.has(catalog)) await this.own.fileSystem.drain();
   }
 
   #entered(attachment: Attachment, junction: number): Attached {

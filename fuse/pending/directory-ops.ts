@@ -36,6 +36,8 @@ export interface DirectoryParts extends PendingState {
   readonly log: Log;
   readonly late: (error: LateError) => void;
   readonly changed: (directories: readonly number[]) => Promise<void>;
+  /** The cluster has a new file by another number than the one by which programs know it. */
+  readonly renumbered: (former: number, inode: number) => void;
 }
 
 /** Directories as programs see them, with pending creates and unlinks. Changes of a name first flush these. */

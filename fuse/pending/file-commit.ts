@@ -1,10 +1,12 @@
 import { ServiceError } from '../../base/errors.ts';
+import type { CatalogNumber } from '../../base/ids.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type {
   AttributeChanges,
   Attributes,
   BackendFile,
   ContentVersion,
+  CreatedFile,
   CreateOutcome,
   DelegationBackend,
   FileState,
@@ -21,9 +23,14 @@ const WITH_CONTENTS: ContentVersion = { epoch: 1, seq: 1 };
 
 const FINAL: ReadonlySet<string> = new Set(['exists', 'not-found', 'not-directory', 'precondition-failed']);
 
+/** With these errors no attempt of a request was executed. */
+const NOT_EXECUTED: ReadonlySet<string> = new Set(['busy', 'moving', 'no-space', 'quota-exceeded']);
+
 export interface CommitRequests {
   readonly createWithContents: (file: NewFile) => Promise<CreateOutcome>;
   readonly create: DelegationBackend['create'];
+  readonly createAt: DelegationBackend['createAt'];
+  readonly reserveAt: DelegationBackend['reserveAt'];
   readonly changeAttributes: DelegationBackend['changeAttributes'];
   readonly attributes: (inode: number) => Promise<Attributes>;
   readonly setAttributes: (inode: number, changes: AttributeChanges) => Promise<Attributes>;
@@ -41,8 +48,11 @@ export interface CommitTarget {
   /** Whether programs have set its times, or seen them as those of its contents. */
   isTimed(way: CommitMode): boolean;
   version(): ContentVersion;
-  /** The cluster has the file, and its directory these times, if known. Called in the tick of the answer. */
-  committed(namedNs: string | null): void;
+  /**
+   * The cluster has the file, by this number, and its directory these times, if known. Called in the tick of the
+   * answer.
+   */
+  committed(inode: number, namedNs: string | null): void;
   failed(error: unknown): void;
   /** The outcome of a creation with contents is unknown: it is created without contents. */
   unknown(error: unknown): void;
@@ -61,6 +71,10 @@ export class FileCommit {
   #stateAtCommit: FileState | undefined;
   /** What requests of unknown outcome may have left; `creation`: a created, perhaps written file. */
   #attempted: 'nothing' | 'with-contents' | 'creation' = 'nothing';
+  /** An attempt by the reserved number had no answer: the catalog may have created the file. */
+  #mayHaveNumber = false;
+  /** Of the catalog to which the directory has moved, where the reserved number is of no use. */
+  #numberThere: number | null = null;
   /** A request has sent changes of attributes; what becomes of it may be unknown. */
   #hasSentChanges = false;
   /** The catalog has the changes of attributes. */
@@ -126,12 +140,12 @@ export class FileCommit {
     if (this.#named !== null && !this.#areChangesStored) await this.#change(this.#named);
     const file = this.#of.file();
     const created = way === 'with-contents' ? await this.#createWithContents(file) : null;
-    const { there, namedNs, arrival, isSettled } = created ?? (await this.#create(file, way));
+    const { inode, there, namedNs, arrival, isSettled } = created ?? (await this.#create(file, way));
     this.isSettled = isSettled;
     this.#clusterFile = there;
     // From here on changes are made at the cluster.
     if (arrival !== null) this.#stateAtCommit = { ...arrival, before: this.#of.version() };
-    this.#of.committed(namedNs);
+    this.#of.committed(inode, namedNs);
     this.#of.release();
     return there;
   }
@@ -192,6 +206,9 @@ export class FileCommit {
     try {
       outcome = await this.#requests.createWithContents(file);
     } catch (error) {
+      // The catalog that the directory has left has executed no attempt, and will execute none.
+      if (movedTo(error) !== undefined) return null;
+      this.#mayHaveNumber ||= isOutcomeUnknown(error);
       // A create by the same number will find the file, or create it.
       this.#of.unknown(error);
       this.#attempted = 'with-contents';
@@ -201,7 +218,7 @@ export class FileCommit {
     if (outcome.kind === 'refused') throw outcome.error;
     const { attributes, namedNs } = outcome;
     const there = this.#requests.open(attributes);
-    return { there, namedNs, arrival: stateOf(attributes), isSettled: true };
+    return { inode: file.inode, there, namedNs, arrival: stateOf(attributes), isSettled: true };
   }
 
   /** Every attempt writes only to a just created version: another client may have written since any check. */
@@ -210,21 +227,54 @@ export class FileCommit {
     this.#attempted = 'creation';
     const { attributes, created, namedNs } =
       this.#named === null
-        ? await this.#requests.create(file)
+        ? await this.#createEmpty(file)
         : { attributes: this.#named, created: false, namedNs: null };
+    const { inode } = attributes;
     const there = this.#requests.open(attributes);
     const found = stateOf(attributes);
     // The creation with contents was executed; later writes are other clients'.
     if (before === 'with-contents' && !created && this.#named === null) {
       const isOwn = !attributes.live && contentVersionCompare(attributes.contents, WITH_CONTENTS) === 0;
-      return { there, namedNs, arrival: isOwn ? found : null, isSettled: isOwn };
+      return { inode, there, namedNs, arrival: isOwn ? found : null, isSettled: isOwn };
     }
-    const { inode, contents, accessedNs, modifiedNs } = file;
+    const { contents, accessedNs, modifiedNs } = file;
     const written = contents.length === 0 ? found : await this.#write(there, contents);
     const isAlone = attributes.sizeBytes === 0 && (written === found || isAfter(written, found));
     const isTimed = this.#of.isTimed(way) && (await this.#setTimes(inode, { accessedNs, modifiedNs }));
     const arrival = isTimed ? { ...written, modifiedNs } : written;
-    return { there, namedNs, arrival: isAlone ? arrival : null, isSettled: false };
+    return { inode, there, namedNs, arrival: isAlone ? arrival : null, isSettled: false };
+  }
+
+  /**
+   * Creates the file without contents; in another catalog, if its directory has become another volume meanwhile. It was
+   * acknowledged under a delegation of the former catalog. That catalog's refusal says that it has executed no attempt,
+   * and will execute none, so a reserved number of the other catalog takes the place of the former one as the fence:
+   * whatever the outcome of a request by it, the next one creates the file only if none has. As before, another
+   * client's file of this name is not replaced.
+   */
+  async #createEmpty(file: NewFile): Promise<CreatedFile> {
+    try {
+      return await this.#requests.create(file);
+    } catch (error) {
+      const catalog = movedTo(error);
+      if (catalog !== undefined) return this.#createAt(catalog, file);
+      this.#mayHaveNumber ||= isOutcomeUnknown(error);
+      throw error;
+    }
+  }
+
+  async #createAt(catalog: CatalogNumber, file: NewFile): Promise<CreatedFile> {
+    if (this.#numberThere === null) {
+      // A file that an earlier attempt has created has moved with its number.
+      try {
+        return await this.#requests.createAt(catalog, file);
+      } catch (error) {
+        // It might have been renamed or removed since: by another number it would exist twice, or again.
+        if (this.#mayHaveNumber || !isPreconditionFailed(error)) throw error;
+      }
+      this.#numberThere = await this.#requests.reserveAt(catalog, file.parent);
+    }
+    return this.#requests.createAt(catalog, { ...file, inode: this.#numberThere });
   }
 
   /** @throws ErrnoError `EIO` if the file was written since it was created */
@@ -251,10 +301,21 @@ export class FileCommit {
 }
 
 interface CommitResult {
+  readonly inode: number;
   readonly there: BackendFile;
   readonly namedNs: string | null;
   readonly arrival: FileState | null;
   readonly isSettled: boolean;
+}
+
+/** @returns the catalog that has the directory now, if that is why the former one has refused a request for good */
+function movedTo(error: unknown): CatalogNumber | undefined {
+  return error instanceof ServiceError ? error.details.movedTo : undefined;
+}
+
+/** Whether a request may have been executed. */
+function isOutcomeUnknown(error: unknown): boolean {
+  return !(error instanceof ServiceError) || !NOT_EXECUTED.has(error.code);
 }
 
 function isPreconditionFailed(error: unknown): boolean {

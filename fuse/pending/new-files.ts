@@ -151,17 +151,20 @@ export class NewFiles {
       ...takes,
       createWithContents: (whole) => this.#send(whole, number.server),
       create: (whole) => this.#parts.delegation.create(whole),
+      createAt: (catalog, whole) => this.#parts.delegation.createAt(catalog, whole),
+      reserveAt: (catalog, directory) => this.#parts.delegation.reserveAt(catalog, directory),
       changeAttributes: (inode, changes) => this.#parts.delegation.changeAttributes(inode, changes),
       attributes: (inode) => this.#parts.backend.attributes(inode),
-      setAttributes: (inode, changes) => this.#parts.backend.setAttributesOfCreated(inode, changes),
+      setAttributes: (inode, changes) => this.#parts.backend.setAttributes(inode, changes),
       open: (there) => {
         const { inode, replicas, contents } = there;
         this.#ops.contents.learn(there, this.#ops.contents.request());
         return this.#ops.open(inode, replicas, contents);
       },
       isDelegated: () => this.#ops.isDelegated(parent),
-      committed: ({ inode }, namedNs) => {
+      committed: ({ inode }, there, namedNs) => {
         this.#ops.files.delete(file);
+        if (there !== inode) this.#parts.renumbered(inode, there);
         if (!isNamed) this.#parts.cache.directoryChanged(parent, namedNs);
         // Its ctime is the catalog's now.
         else if (file.commit.hasChanged) this.#parts.cache.attributes.drop(inode);

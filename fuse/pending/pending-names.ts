@@ -9,6 +9,7 @@ import { CAPABILITY_NAME } from '../xattr-names.ts';
 import { AsyncUnlinks } from './async-unlinks.ts';
 import { DirectoryOps, type DirectoryParts, type PendingState } from './directory-ops.ts';
 import { NewFiles } from './new-files.ts';
+import { NewNumbers } from './new-numbers.ts';
 import { FLUSH_ALL } from './pending-ops.ts';
 import type { UnlinkOptions } from './unlinks.ts';
 
@@ -38,7 +39,9 @@ export function withPendingNames(
 ): FileSystemBackend {
   const { late = () => undefined, changed = () => Promise.resolve() } = options;
   const { delegations } = state.cache;
-  const parts: DirectoryParts = { ...state, world, backend, delegation, log, late, changed };
+  const numbers = new NewNumbers();
+  const renumbered = (former: number, inode: number): void => numbers.set(former, inode);
+  const parts: DirectoryParts = { ...state, world, backend, delegation, log, late, changed, renumbered };
   const ops = new DirectoryOps(parts, options);
   const newFiles = new NewFiles(parts, ops);
   const unlinks = new AsyncUnlinks(parts, ops);
@@ -54,7 +57,7 @@ export function withPendingNames(
     const attributes = ops.files.of(inode) === undefined ? backend.grantedAttributes(inode) : undefined;
     return attributes && ops.afterUnlinks(attributes);
   };
-  return {
+  return numbers.over({
     ...backend,
     async stop() {
       await ops.stop();
@@ -64,6 +67,10 @@ export function withPendingNames(
     async byNumber(inode, which) {
       const uncommitted = which === 'self' ? ops.files.of(inode)?.attributes : undefined;
       return uncommitted ?? backend.byNumber(inode, which);
+    },
+    async numberOf(inode) {
+      await ops.flush({ kind: 'inode', inode });
+      return inode;
     },
     async attributes(inode) {
       const uncommitted = ops.files.of(inode);
@@ -189,5 +196,5 @@ export function withPendingNames(
     },
     isChanging: (inode) => ops.isChanging(inode),
     openFile: (inode, ...rest) => ops.files.of(inode) ?? ops.open(inode, ...rest),
-  };
+  });
 }

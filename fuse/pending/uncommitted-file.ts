@@ -17,8 +17,11 @@ import { BufferedContents } from './buffered-contents.ts';
 import { type CommitRequests, FileCommit, stateOf } from './file-commit.ts';
 
 export interface UncommittedFileParts extends CommitRequests {
-  /** Called in the tick in which the cluster is known to have the file; with the directory's times, if known. */
-  readonly committed: (file: UncommittedFile, namedNs: string | null) => void;
+  /**
+   * Called in the tick in which the cluster is known to have the file; with its number there, and the directory's
+   * times, if known.
+   */
+  readonly committed: (file: UncommittedFile, inode: number, namedNs: string | null) => void;
   readonly failed: (file: UncommittedFile, error: unknown) => void;
   /** @param isReported a program got the failure, by its create, sync or close */
   readonly lost: (file: UncommittedFile, error: unknown, isReported: boolean) => void;
@@ -95,7 +98,7 @@ export class UncommittedFile implements BackendFile {
       },
       isTimed: (way: string) => this.#areTimesSet || (this.#contents.sizeBytes > 0 && way !== 'changed'),
       version: () => this.attributes.contents,
-      committed: (namedNs: string | null) => parts.committed(this, namedNs),
+      committed: (inode: number, namedNs: string | null) => parts.committed(this, inode, namedNs),
       failed: (error: unknown) => parts.failed(this, error),
       unknown: (error: unknown) => parts.unknown(this, error),
       release: () => this.#contents.release(),

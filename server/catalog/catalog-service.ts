@@ -5,15 +5,17 @@ import { type Outcome, refusalOf } from '../../catalog/sessions.ts';
 import {
   COMMANDS_VERSION,
   CONDITIONS_VERSION,
-  commandVersion,
   FENCES_VERSION,
   HOLES_VERSION,
   PLANS_VERSION,
+  QUOTA_WALKS_VERSION,
+  requiredVersion,
   UPLOAD_CLASSES_VERSION,
   VOLUME_MOVES_VERSION,
   withoutHoles,
   withoutPlacement,
   withoutVolume,
+  withoutWalks,
 } from '../../catalog/versions.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
@@ -319,6 +321,8 @@ export class LocalCatalogService implements CatalogService {
         return this.#notUpgraded(UPLOAD_CLASSES_VERSION).length === 0 ? command : withoutPlacement(command);
       case 'reserve-inodes':
         return this.#notUpgraded(VOLUME_MOVES_VERSION).length === 0 ? command : withoutVolume(command);
+      case 'set-quota':
+        return this.#olderThan(QUOTA_WALKS_VERSION).length === 0 ? command : withoutWalks(command);
       default:
         return command;
     }
@@ -326,7 +330,7 @@ export class LocalCatalogService implements CatalogService {
 
   /** Refuses a command that a known member cannot execute: its replica would fail. @throws ServiceError */
   #assertUnderstood(command: Command): void {
-    const version = commandVersion(command);
+    const version = requiredVersion(command);
     if (version === 1) return;
     const older = this.#thoseWithout(command, version);
     if (older.length === 0) return;

@@ -95,6 +95,8 @@ export class VolumeMoves {
         this.#report(number, 'frozen');
         return;
       case 'splitting':
+        await command({ kind: 'volume-part', number, countMax: VISITED, resumes: true });
+        return;
       case 'joining':
         await command({ kind: 'volume-part', number, countMax: VISITED });
         return;

@@ -128,9 +128,11 @@ export class CreateWithContents {
     const { catalog: named = ROOT_CATALOG } = options;
     if (named !== ROOT_CATALOG && catalogHere() !== named) await refreshCatalogs();
     const catalog = catalogHere();
-    const hasMoved =
-      catalog !== ROOT_CATALOG && inodes.every((inode) => catalogOfInode(inode) === ROOT_CATALOG);
-    if (hasMoved && named === ROOT_CATALOG) return this.#createdBeforeMove(request, options, catalog);
+    // Perhaps only some of the directories: the client then learns of each file where it is to be created.
+    const moved = inodes.map(catalogOf).find((number) => number !== ROOT_CATALOG);
+    const areOfRoot = inodes.every((inode) => catalogOfInode(inode) === ROOT_CATALOG);
+    if (moved !== undefined && areOfRoot && named === ROOT_CATALOG)
+      return this.#createdBeforeMove(request, options, moved);
     if (inodes.some((inode) => catalogOf(inode) !== catalog))
       throw new ServiceError('bad-request', 'The new files, or their numbers, are of several volumes');
     assertCatalogNamed(catalog, options.catalog);

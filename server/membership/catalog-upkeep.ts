@@ -11,6 +11,7 @@ import type {
 } from '../../wire/catalog-api.ts';
 import type { Moving } from '../../wire/http-api.ts';
 import { CounterCheck, type CounterCheckParts } from '../catalog/counter-check.ts';
+import { QuotaWalks } from '../catalog/quota-walks.ts';
 import { Garbage, type GarbageParts } from '../file/garbage.ts';
 import {
   ReservationSweep,
@@ -90,6 +91,7 @@ export class CatalogUpkeep {
   readonly #garbage: Garbage;
   readonly #sweeps: readonly ReservationSweep[];
   readonly #counterCheck: CounterCheck;
+  readonly #quotaWalks: QuotaWalks;
 
   constructor(parts: UpkeepParts, catalog: CatalogAccess, duties: CatalogDuties) {
     const ofCatalog = {
@@ -123,6 +125,7 @@ export class CatalogUpkeep {
       new ReservationSweep({ ...parts, ...ofCatalog }),
       new ReservationSweep({ ...parts, ...ofCatalog, live: true, periodMs: livePeriodMs }),
     ];
+    this.#quotaWalks = new QuotaWalks({ ...parts, ...ofCatalog });
     this.#counterCheck = new CounterCheck({
       ...parts,
       ...ofCatalog,
@@ -141,6 +144,7 @@ export class CatalogUpkeep {
     this.#garbage.close();
     for (const sweep of this.#sweeps) sweep.close();
     this.#counterCheck.close();
+    this.#quotaWalks.close();
   }
 
   /** Whether the catalog has this server and its disk. */

@@ -25,7 +25,7 @@ import {
   readFile,
   treeOf,
 } from './clones-world.ts';
-import { asVersion14 } from './earlier-schema.ts';
+import { asVersion15 } from './earlier-schema.ts';
 import { assertSound } from './soundness.ts';
 
 const SEEDS = isLong ? 200 : 12;
@@ -453,6 +453,74 @@ test('filling counts against the quotas of the clone, which do not refuse it', (
   assertSound(catalog.db);
 });
 
+/** A clone with two files in `/d/in`; one of them has its other name there, too, or in `/out`. */
+function withLinks(other: '/d/in' | '/out') {
+  const world = new Cloned();
+  const { catalog } = world;
+  for (const path of ['/d', '/d/in', '/out']) world.directory(path);
+  const file = world.file('/d/in/f');
+  world.file('/d/in/g');
+  catalog.run({ kind: 'link', inode: file, place: { volume: 'main', path: `${other}/h` } });
+  world.snapshot('main', 's');
+  world.clone('main', 's', 'copy');
+  const { inode } = catalog.at('copy', '/d');
+  const quota = { quotaInodes: 100 };
+  catalog.run({ kind: 'set-quota', inode, quota, walks: true });
+  const step = () => catalog.run({ kind: 'walk-quotas', countMax: 1 }).more;
+  const rows = () => {
+    const { quotas } = catalog.query({ kind: 'directory-quotas', volume: 'copy', after: 0, countMax: 9 });
+    return quotas.map(({ namedInodes, namedBytes }) => [namedInodes, namedBytes]);
+  };
+  const bytes = () =>
+    ['f', 'g'].reduce((sum, name) => sum + catalog.at('copy', `/d/in/${name}`).sizeBytes, 0);
+  const isUnfilled = (path: string) => {
+    const { inode: directory } = catalog.at('copy', path);
+    return catalog.db.prepare('SELECT 1 FROM unfilled WHERE inode = ?').get(directory) !== undefined;
+  };
+  return { catalog, inode, step, rows, bytes, isUnfilled };
+}
+
+test('a quota that begins at a directory of a clone counts what is filled before its visit, and by it, once', () => {
+  for (const isUsed of [false, true]) {
+    const { catalog, step, rows, bytes, isUnfilled } = withLinks('/d/in');
+    step();
+    assert.ok(isUnfilled('/d/in'), 'Its entries are not visited yet');
+    if (isUsed) catalog.at('copy', '/d/in/f');
+    while (step());
+    assert.equal(isUnfilled('/d/in'), false);
+    assert.deepEqual(rows(), [[4, bytes()]]);
+    assertSound(catalog.db);
+    catalog.assertReplicasEqual();
+  }
+});
+
+test('a file of a clone with names inside and outside refuses the quota, whichever is filled first', () => {
+  for (const first of ['/d/in/f', '/out/h']) {
+    const { catalog, inode, step, rows } = withLinks('/out');
+    step();
+    catalog.at('copy', first);
+    while (step());
+    const walk = catalog.query({ kind: 'quota-walk', inode });
+    assert.match(walk.state === 'refused' ? walk.why : '', /has names inside and outside of it/, first);
+    assert.deepEqual(rows(), []);
+    assertSound(catalog.db);
+  }
+});
+
+test('what is filled while the quota of a directory ends counts in the next outer one', () => {
+  const { catalog, inode, step, rows, isUnfilled } = withLinks('/d/in');
+  step();
+  step();
+  catalog.run({ kind: 'set-quota', inode, quota: null, walks: true });
+  assert.ok(isUnfilled('/d/in'));
+  const { inode: file } = catalog.at('copy', '/d/in/f');
+  const quotaOf = catalog.db.prepare('SELECT quota FROM inodes WHERE id = ?').pluck();
+  assert.equal(quotaOf.get(file), 0);
+  while (step());
+  assert.deepEqual(rows(), []);
+  assertSound(catalog.db);
+});
+
 test('from the first clone on, all batches need members that know clones', () => {
   const world = new Cloned();
   const { catalog } = world;
@@ -475,7 +543,7 @@ test('tables of the version before get those of clones', () => {
   const db = new Database(':memory:');
   ensureSchema(db);
   const made = [...dumpCatalog(db)];
-  asVersion14(db);
+  asVersion15(db);
   ensureSchema(db);
   assert.deepEqual([...dumpCatalog(db)], made);
 });

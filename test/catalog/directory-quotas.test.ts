@@ -479,7 +479,7 @@ test('a directory that becomes a volume takes the quotas in it along, and counts
 
   const ended = new Move(root, 'ended', '/outer/part');
   ended.freeze();
-  root.done({ kind: 'volume-part', number: ended.number, countMax: 2 });
+  root.done({ kind: 'volume-part', number: ended.number, countMax: 2, resumes: true });
   assert.deepEqual(root.counts()[0], [outer, 2, 1]);
   root.done({ kind: 'volume-move-abort', name: 'ended' });
   ended.visit(1);

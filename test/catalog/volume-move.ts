@@ -75,7 +75,8 @@ export class Move {
   /** Makes what is in the directory the volume's, or no longer. @returns how many commands that took */
   visit(countMax = 1_000): number {
     for (let count = 1; ; count++)
-      if (this.root.done({ kind: 'volume-part', number: this.number, countMax }).done) return count;
+      if (this.root.done({ kind: 'volume-part', number: this.number, countMax, resumes: true }).done)
+        return count;
   }
 
   /** Records the volume's numbers. @returns how many commands that took */

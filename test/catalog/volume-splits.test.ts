@@ -12,7 +12,7 @@ import { runQuery } from '../../catalog/queries.ts';
 import { Recount } from '../../catalog/recount.ts';
 import type { CatalogDatabase } from '../../catalog/schema.ts';
 import { Tables } from '../../catalog/tables.ts';
-import { SPLITS_VERSION } from '../../catalog/versions.ts';
+import { commandVersion, requiredVersion, SPLITS_VERSION } from '../../catalog/versions.ts';
 import type { Command, CommandOf } from '../../wire/catalog-api.ts';
 import { EXPORT_END, EXPORT_START } from '../../wire/volume-moves.ts';
 import { isLong } from '../long.ts';
@@ -226,7 +226,7 @@ test('what is in the directory waits from the first step on, what is beside it d
   root.done({ kind: 'rename', from: at('/q/f'), to: at('/p/d/e/f'), mode: 'replace' });
   root.done(file('/p/d/e/f/late'));
   const steps = [
-    () => root.done({ kind: 'volume-part', number: move.number, countMax: 1 }),
+    () => root.done({ kind: 'volume-part', number: move.number, countMax: 1, resumes: true }),
     () => move.visit(1),
     () => move.record(),
     () => move.copy(),
@@ -266,7 +266,7 @@ test('until the volume has moved, paths, renames and the trash are as if nothing
   root.done({ kind: 'volume-set', name: 'main', trashMs: 3_600_000 });
   const move = new Move(root, 'new', '/p/d');
   move.freeze();
-  root.done({ kind: 'volume-part', number: move.number, countMax: 1 });
+  root.done({ kind: 'volume-part', number: move.number, countMax: 1, resumes: true });
   const below = root.outcome({ kind: 'rename', from: at('/p'), to: at('/p/d/e/f/x'), mode: 'replace' });
   assert.ok(below.kind === 'refused' && below.code === 'bad-request', JSON.stringify(below));
   root.done({ kind: 'unlink', place: at('/p/d/e/f/doc'), by: 'anna' });
@@ -288,6 +288,30 @@ test('until the volume has moved, paths, renames and the trash are as if nothing
     parent: top,
   });
   assert.deepEqual(root.done({ kind: 'remove-directory', place: at('/p/precious') }), {});
+});
+
+test('a directory is visited to its end, whatever older directories it has', () => {
+  for (const countMax of [1, 2, 3]) {
+    const root = new Root();
+    for (const name of ['/low', '/low/a', '/low/z', '/p', '/p/a', '/p/n', '/p/z'])
+      root.done(makeDirectory(name));
+    root.done({ kind: 'rename', from: at('/low'), to: at('/p/low'), mode: 'replace' });
+    const before = tree(root, null).filter((line) => line.startsWith('/p/'));
+    const move = new Move(root, 'new', '/p');
+    move.freeze();
+    move.visit(countMax);
+    move.record();
+    move.copy();
+    move.begin();
+    move.report();
+    move.forget();
+    assertSound(move.own.backup);
+    assert.deepEqual(
+      tree(root, move.own).filter((line) => line.startsWith('/p/')),
+      before,
+      `slices of ${countMax}`,
+    );
+  }
 });
 
 test('the volume of the directory is not removed meanwhile, and no name means two directories', () => {
@@ -314,7 +338,7 @@ test('a placement class that is set outside goes with no file; it is inherited b
   root.done({ kind: 'rename', from: at('/q/x'), to: at('/p/d/x'), mode: 'replace' });
   const foreign = new Move(root, 'new', '/p/d');
   foreign.freeze();
-  root.done({ kind: 'volume-part', number: foreign.number, countMax: 100 });
+  root.done({ kind: 'volume-part', number: foreign.number, countMax: 100, resumes: true });
   assert.match(
     foreign.row?.refused?.why ?? '',
     /has the placement class of directory \d+, which is not in it/,
@@ -332,6 +356,13 @@ test('a placement class that is set outside goes with no file; it is inherited b
   move.begin();
   move.report();
   root.done(inherited);
+});
+
+test('a split begins once all servers know how its steps continue', () => {
+  const split: Command = { kind: 'volume-split', name: 'new', volume: 'main', path: '/p' };
+  assert.equal(commandVersion(split), SPLITS_VERSION);
+  const part: Command = { kind: 'volume-part', number: 2, countMax: 1, resumes: true };
+  assert.equal(requiredVersion(split), commandVersion(part));
 });
 
 test('servers of releases that do not know splits are not let in any more', () => {
@@ -399,7 +430,8 @@ test('a split that is ended, or cannot be completed, leaves the directory as it 
   for (const phase of ['begun', 'splitting', 'frozen', 'numbered', 'copied']) {
     const move = new Move(root, 'new', '/p/d');
     if (phase !== 'begun') move.freeze();
-    if (phase === 'splitting') root.done({ kind: 'volume-part', number: move.number, countMax: 4 });
+    if (phase === 'splitting')
+      root.done({ kind: 'volume-part', number: move.number, countMax: 4, resumes: true });
     if (phase === 'frozen' || phase === 'numbered' || phase === 'copied') move.visit();
     if (phase === 'numbered' || phase === 'copied') move.record();
     if (phase === 'copied') {
@@ -417,7 +449,10 @@ test('a split that is ended, or cannot be completed, leaves the directory as it 
   before.splice(0, before.length, ...volumeDump(root.backup, 'main'));
   const shared = new Move(root, 'new', '/p/d');
   shared.freeze();
-  assert.equal(root.done({ kind: 'volume-part', number: shared.number, countMax: 1_000 }).done, false);
+  assert.equal(
+    root.done({ kind: 'volume-part', number: shared.number, countMax: 1_000, resumes: true }).done,
+    false,
+  );
   assert.match(shared.row?.refused?.why ?? '', /file \d+ has names inside and outside/);
   assertAsBefore(shared);
   const gone = new Move(root, 'new', '/p/d/empty');
@@ -468,7 +503,7 @@ function* splitting(move: Move, countMax: number): Generator<void, void> {
   move.freeze();
   yield;
   while (move.row?.moving === 'splitting') {
-    move.root.done({ kind: 'volume-part', number: move.number, countMax });
+    move.root.done({ kind: 'volume-part', number: move.number, countMax, resumes: true });
     yield;
   }
   if (move.row?.state === 'removed') return;

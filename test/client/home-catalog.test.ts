@@ -23,6 +23,7 @@ const ATTRIBUTES = {
   ...{
     inode: ROOT_DIRECTORY,
     kind: 'directory',
+    volume: 'w',
     mode: 0o755,
     uid: 0,
     gid: 0,
@@ -43,8 +44,9 @@ class FakeCatalog {
   epoch = 1;
 
   execute({ session, number, command }: CommandRequest): object {
-    assert.ok(command.kind === 'make-directory' && 'parent' in command.place);
-    this.made.set(`${session}/${number}`, command.place.name);
+    const place = command.kind === 'make-directory' && 'parent' in command.place ? command.place : null;
+    assert.ok(place !== null || command.kind === 'set-attributes');
+    this.made.set(`${session}/${number}`, place?.name ?? command.kind);
     this.seq++;
     return { attributes: ATTRIBUTES };
   }
@@ -313,6 +315,21 @@ test('a command for what has moved is executed once, and flushed, by the catalog
   assert.deepEqual(flushedAt, [String(OWN)]);
   assert.equal(client.hasUnflushedCommands, false);
   assert.equal(client.catalog, ROOT_CATALOG);
+});
+
+test('what was created in the catalog of another volume is changed there, by the number that it has reserved', async (t) => {
+  const { client, moving, seenAt } = await started(t, 'w');
+  moving.phase = 'moved';
+  const inode = await client.reserveInodeAt(OWN, ROOT_DIRECTORY);
+  assert.equal(catalogOfInode(inode), OWN);
+  const [reservation] = bodiesOf(seenAt('/v1/births/numbers'));
+  assert.deepEqual(reservation, { owner: client.inodeOwner, count: 1, volume: 'w' });
+  await client.commandAt(OWN, makingOf('a'));
+  await client.commandWhereMoved({ kind: 'set-attributes', inode, mode: 0o600 });
+  const catalogs = seenAt('/v1/catalog/commands').map(({ headers }) => headers[HEADER_CATALOG]);
+  assert.deepEqual(catalogs, [String(OWN), String(OWN)]);
+  assert.deepEqual(moving.own.names, ['a', 'set-attributes']);
+  assert.deepEqual([client.catalog, client.hasUnflushedCommands], [ROOT_CATALOG, false]);
 });
 
 test('a client that only reads learns from an answer that the volume has moved, and gets grants again', async (t) => {

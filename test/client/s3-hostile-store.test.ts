@@ -122,3 +122,28 @@ test('an endpoint with a password is refused, and the password not printed', () 
 test('a session token with a line break is refused as such', () => {
   assert.throws(() => s3SettingsOf('bucket', {}, { ...ENV, AWS_SESSION_TOKEN: 'token\n' }), CommandFailure);
 });
+
+test('an address that never answers is given up ten seconds after its first failure', async () => {
+  let nowMs = 0;
+  const settings = s3SettingsOf('bucket', { s3Endpoint: 'http://192.0.2.1' }, ENV);
+  const client = new S3Client({
+    world: {
+      ...patientWorld,
+      nowMs: () => nowMs,
+      sleep: async (ms) => {
+        nowMs += ms;
+      },
+    },
+    settings,
+    report: () => undefined,
+  });
+  const retries = client.retries('read', 'a.lhb');
+  const silent = Object.assign(new Error('Connect Timeout Error'), { code: 'UND_ERR_CONNECT_TIMEOUT' });
+  const attempt = async (): Promise<void> => {
+    nowMs += 10_000;
+    await retries.wait(silent);
+    await attempt();
+  };
+  await assert.rejects(attempt(), /no answer from http:\/\/192\.0\.2\.1/);
+  assert.ok(nowMs < 21_000, `It took ${nowMs} ms`);
+});

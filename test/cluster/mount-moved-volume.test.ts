@@ -13,6 +13,7 @@ import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
 import { after, before, type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import { catalogOfInode } from '../../base/ids.ts';
 import { ClusterClient } from '../../client/cluster/cluster-client.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { noMounts } from '../posix/mounts.ts';
@@ -21,6 +22,7 @@ import { createLinks, movePhase, WATCH_MS } from './moving-volumes.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
 const PROGRAM = new URL('changing-names.py', import.meta.url).pathname;
+const LATE_CREATES = new URL('late-create.py', import.meta.url).pathname;
 const CACHES = ['leases', 'ttl:1s', 'strict'];
 /** Shorter than a volume may wait, as far as its catalogs are concerned. */
 const LIMIT = '20s';
@@ -180,6 +182,45 @@ for (const [place, { what, kills, top, begin, isDone }] of MOVERS.entries())
         for (const mount of mounts) await assertIsThere(mount.path(directory), account);
       }
     });
+
+test('files that a mount could not send before their directory became a volume are created in that volume', {
+  skip: obstacle,
+}, async (t) => {
+  const volume = 'late';
+  await cluster.createVolume(volume);
+  const mount = await ClusterMount.start(cluster, volume, '--op-timeout', LIMIT, '-o', 'cache=leases');
+  t.after(async () => {
+    process.kill(mount.pid, 'SIGCONT');
+    await mount.stop();
+  });
+  await mkdir(mount.path('top'));
+  const program = spawn('python3', [LATE_CREATES, mount.path('top'), String(mount.pid)], {
+    cwd: '/',
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  t.after(() => {
+    program.kill('SIGKILL');
+  });
+  const lines: string[] = [];
+  createInterface(program.stdout).on('line', (line) => lines.push(line));
+  const ended = once(program, 'close');
+  await until('the mount is stopped', async () => lines.length > 0 || program.exitCode !== null);
+  const path = '/top';
+  const split = { kind: 'volume-split', name: 'late-top', volume, path } as const;
+  const { catalog } = await client.command(split);
+  await until('the directory is a volume', async () => {
+    const { catalogs } = await client.query({ kind: 'catalogs' });
+    return catalogs.some(({ number, state }) => number === catalog.number && state === 'ready');
+  });
+  process.kill(mount.pid, 'SIGCONT');
+  program.stdin.end('\n');
+  const [code] = await ended;
+  assert.equal(code, 0, lines.join('\n'));
+  for (const name of JSON.parse(lines.at(-1) as string) as readonly string[]) {
+    const { inode } = await client.resolve('late-top', `/${name}`);
+    assert.equal(catalogOfInode(inode), catalog.number, `${name} was not sent before`);
+  }
+});
 
 interface StoppedMove {
   readonly volume: string;

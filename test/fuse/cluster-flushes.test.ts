@@ -32,6 +32,10 @@ test('fsync of a file flushes the catalog once after each change of a name or of
       commands.push(kind);
       return { attributes: { inode: 7 } };
     },
+    commandWhereMoved: async ({ kind }: { readonly kind: string }) => {
+      commands.push(kind);
+      return { attributes: { inode: 7 } };
+    },
     flushCatalog: async () => void flushes++,
   } as unknown as ClusterClient;
   const backend = clusterBackend(client, 'v');

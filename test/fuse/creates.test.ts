@@ -791,6 +791,32 @@ test('reserved numbers whose server created no file are dropped, and a server ca
   assert.equal(await next(), 3_000);
 });
 
+test('a file that gets another number where its directory has moved is used by the former one while it is open', async (t) => {
+  const { memory, births, backend, fileSystem, directory, open, write, close, textAt } = await started(t);
+  const { handle, attributes } = await open('a');
+  const { inode } = attributes;
+  births.end();
+  births.movedTo = 3 as CatalogNumber;
+  await fileSystem.flush(handle);
+  const number = memory.inodeAt(directory, 'a') as number;
+  assert.notEqual(number, inode);
+  assert.deepEqual([await backend.numberOf(inode), await backend.numberOf(number)], [number, number]);
+  assert.deepEqual([backend.formerNumberOf(inode), backend.formerNumberOf(number)], [inode, inode]);
+  await write(handle, 'written', 0);
+  await fileSystem.setAttributes(inode, { mode: 0o600 });
+  await fileSystem.setXattr(inode, 'user.note', Buffer.from('kept'), 0);
+  await fileSystem.truncate(inode, 5, USER);
+  const shown = await fileSystem.attributes(inode);
+  assert.deepEqual([shown.inode, shown.mode, shown.sizeBytes], [inode, 0o600, 5]);
+  const again = await fileSystem.open(inode, constants.O_RDONLY, USER);
+  assert.equal(Buffer.from(await fileSystem.read(again.handle, 0, 9)).toString(), 'writt');
+  await fileSystem.release(again.handle);
+  await close(handle);
+  assert.equal(textAt('a'), 'writt');
+  assert.equal((await memory.attributes(number)).mode, 0o600);
+  assert.equal(Buffer.from(await memory.xattr(number, 'user.note')).toString(), 'kept');
+});
+
 test('numbers of a catalog that the volume has left are dropped', async () => {
   let catalog = ROOT_CATALOG;
   const backend = {

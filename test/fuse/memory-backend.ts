@@ -106,7 +106,7 @@ export class MemoryBackend implements FileSystemBackend {
 
   async persistNames(): Promise<void> {}
 
-  async byNumber(inode: number): Promise<never> {
+  async byNumber(inode: number): Promise<Attributes> {
     throw new ServiceError('not-found', `Inode ${inode} is not found by its number`);
   }
 
@@ -335,8 +335,12 @@ export class MemoryBackend implements FileSystemBackend {
     return renamed;
   }
 
-  setAttributesOfCreated(inode: number, changes: AttributeChanges): Promise<Attributes> {
-    return this.setAttributes(inode, changes);
+  formerNumberOf(inode: number): number {
+    return inode;
+  }
+
+  async numberOf(inode: number): Promise<number> {
+    return inode;
   }
 
   async setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes> {

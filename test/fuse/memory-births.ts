@@ -1,4 +1,6 @@
+import assert from 'node:assert/strict';
 import { ServiceError } from '../../base/errors.ts';
+import type { CatalogNumber } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { Fence } from '../../client/cluster/delegations.ts';
 import type {
@@ -61,6 +63,10 @@ export class MemoryBirths implements DelegationBackend {
   changesLost = false;
   /** Changes of attributes fail before they are executed. */
   changesFail = false;
+  /** The catalog of the volume that all directories have become parts of; null while none has. */
+  movedTo: CatalogNumber | null = null;
+  /** That catalog's reserved numbers. */
+  readonly #numbersThere = new Set<number>();
   /** Requests are executed after this. */
   held: Promise<void> = Promise.resolve();
 
@@ -166,6 +172,7 @@ export class MemoryBirths implements DelegationBackend {
   async createWithContents(_server: string, files: readonly NewFile[]): Promise<readonly CreateOutcome[]> {
     this.requests.push(files.length);
     await this.held;
+    this.#refuseMoved();
     const { fate } = this;
     if (fate === 'lost-before') throw new ServiceError('unknown', 'Lost by intent');
     if (fate === 'unborn') return files.map(() => ({ kind: 'not-created' }));
@@ -193,7 +200,29 @@ export class MemoryBirths implements DelegationBackend {
     return outcomes;
   }
 
+  async createAt(catalog: CatalogNumber, file: NewFile): ReturnType<DelegationBackend['createAt']> {
+    assert.equal(catalog, this.movedTo);
+    if (!this.#numbersThere.has(file.inode))
+      throw new ServiceError('precondition-failed', `Inode ${file.inode} is not reserved`);
+    const attributes = await this.#backend.makeNumbered(file, false);
+    return { attributes, created: true, namedNs: null, isConditional: true, generation: null };
+  }
+
+  async reserveAt(catalog: CatalogNumber): Promise<number> {
+    assert.equal(catalog, this.movedTo);
+    const number = this.#backend.reserve(1);
+    this.#numbersThere.add(number);
+    return number;
+  }
+
+  #refuseMoved(): void {
+    const { movedTo } = this;
+    if (movedTo !== null)
+      throw new ServiceError('not-found', 'Moved by intent', { elsewhere: true, movedTo });
+  }
+
   async create(file: NewFile) {
+    this.#refuseMoved();
     const created = this.#backend.inodeAt(file.parent, file.name) !== file.inode;
     const attributes = await this.#backend.makeNumbered(file, false);
     const { changedNs: namedNs } = await this.#backend.attributes(file.parent);

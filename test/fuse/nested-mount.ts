@@ -68,7 +68,7 @@ export class MemoryAttachments implements Attachments {
     return { attachment, junctions };
   }
 
-  catalogOf = catalogOfInode;
+  catalogOf: (inode: number) => CatalogNumber = catalogOfInode;
 
   async refresh(): Promise<void> {}
   stop = () => Promise.resolve();

@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
-import { inodesOf } from '../../base/ids.ts';
+import { catalogOfInode, inodesOf } from '../../base/ids.ts';
 import type { FileSystemCalls, LockRequest } from '../../fuse/transport.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
@@ -62,6 +62,25 @@ async function textOf(calls: FileSystemCalls, handle: number): Promise<string> {
 }
 
 const lock: LockRequest = { kind: 'posix', type: 'exclusive', start: 0n, end: 9n, owner: 1n, pid: 1 };
+
+test('while a file is open for writing, calls about it stay there, also if its directory has become a volume', async (t) => {
+  const { calls, main, a, list } = await started(t);
+  await walk(calls, 'projects/a');
+  const { inode, handle } = await created(calls, ROOT, 'f', 'text');
+  await calls.persist(handle);
+  list.catalogOf = (number) => (number === inode ? A : catalogOfInode(number));
+  await calls.write(handle, 4, Buffer.from(' that is cut off'), OWNER);
+  const times = { accessedNs: '1', modifiedNs: '1', changedNs: '1', contents: new Uint8Array(0) };
+  await a.makeNumbered({ parent: ROOT_A, name: 'f', inode, mode: 0o644, ...OWNER, ...times }, false);
+  const found = await calls.lookup(ROOT_A, 'f');
+  assert.equal(found.sizeBytes, 'text that is cut off'.length, 'The cluster does not have all bytes yet');
+  assert.equal((await calls.truncate(inode, 4, OWNER)).sizeBytes, 4);
+  assert.equal(await textOf(calls, handle), 'text');
+  await calls.flush(handle);
+  assert.equal((await main.attributes(inode)).sizeBytes, 4);
+  await calls.release(handle);
+  assert.equal((await calls.attributes(inode)).sizeBytes, 0, 'The other volume in memory has no contents');
+});
 
 test('a path crosses junctions, and each call reaches the volume of its inode or handle', async (t) => {
   const { calls, main, a, b, list } = await started(t);

@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
+import type { CatalogNumber } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
 import type {
   Attributes,
@@ -28,12 +29,25 @@ const BEFORE: Attributes = {
   contents: { epoch: 0, seq: 0 },
 };
 
+/** The catalog of the volume that the directory has become, and the number that it reserves. */
+const THERE = 3 as CatalogNumber;
+const RESERVED_THERE = 300;
+const MOVED = new ServiceError('not-found', 'Moved by intent', { elsewhere: true, movedTo: THERE });
+
 type Outcome = CreateOutcome['kind'] | 'unknown';
 
 /** A new file, the cluster's calls, and the file's reports. */
 function started(isNamed = false) {
   const calls: string[] = [];
-  const told = { keptBytes: 0, failed: 0, lost: 0, reported: [] as boolean[], doubted: 0, there: 0 };
+  const told = {
+    keptBytes: 0,
+    failed: 0,
+    lost: 0,
+    reported: [] as boolean[],
+    doubted: 0,
+    there: 0,
+    inode: 0,
+  };
   const cluster = {
     /** The outcome of a creation with contents. */
     outcome: 'created' as Outcome,
@@ -54,6 +68,12 @@ function started(isNamed = false) {
     refusal: new Error('Refused by intent'),
     /** A creation with contents is answered after this. */
     answer: Promise.resolve(),
+    /** Whether the directory has become a volume of the catalog `THERE`. */
+    hasMoved: false,
+    /** The number that a request without an answer has created there, or left in the directory when it moved. */
+    thereBy: null as number | null,
+    /** The outcomes of the next creations there; none: they are answered. */
+    fatesThere: [] as ('answered' | 'lost-before' | 'lost-after')[],
   };
   let seq = 1;
   const stateOf = (sizeBytes: number, before?: number): FileState => ({
@@ -97,6 +117,7 @@ function started(isNamed = false) {
       calls.push('bear');
       const { outcome } = cluster;
       await cluster.answer;
+      if (cluster.hasMoved && outcome !== 'unknown') throw MOVED;
       cluster.born = { ...whole, contents: Uint8Array.from(whole.contents) };
       if (outcome === 'unknown') throw new Error('Lost by intent');
       if (outcome === 'not-created') return { kind: 'not-created' };
@@ -105,6 +126,7 @@ function started(isNamed = false) {
     },
     create: async () => {
       calls.push('make');
+      if (cluster.hasMoved) throw MOVED;
       if (cluster.makeFails !== null) throw cluster.makeFails;
       const { created, foundVersion } = cluster;
       const attributes = attributesOf(cluster.foundBytes);
@@ -116,17 +138,37 @@ function started(isNamed = false) {
         generation: 1,
       };
     },
+    createAt: async (catalog, { inode }) => {
+      calls.push(`make ${inode} at ${catalog}`);
+      const fate = cluster.fatesThere.shift();
+      const created = cluster.thereBy === null;
+      if (fate === 'lost-before') throw new ServiceError('unknown', 'Lost by intent');
+      if (created && inode !== RESERVED_THERE)
+        throw new ServiceError('precondition-failed', `Inode ${inode} is not reserved`);
+      if (!created && cluster.thereBy !== inode) throw new ServiceError('exists', 'There is another file');
+      cluster.thereBy = inode;
+      if (fate === 'lost-after') throw new ServiceError('unknown', 'Lost by intent');
+      const attributes = { ...BEFORE, inode };
+      return { attributes, created, namedNs: '3', isConditional: true, generation: null };
+    },
+    reserveAt: async (catalog, directory) => {
+      calls.push(`reserve in ${directory} at ${catalog}`);
+      return RESERVED_THERE;
+    },
     changeAttributes: async () => BEFORE,
     attributes: async () => BEFORE,
     takesAttributes: true,
     isConditional: true,
     isDelegated: () => true,
-    setAttributes: async (_, { modifiedNs }) => {
-      calls.push(`times ${modifiedNs}`);
+    setAttributes: async (inode, { modifiedNs }) => {
+      calls.push(inode === BEFORE.inode ? `times ${modifiedNs}` : `times ${modifiedNs} of ${inode}`);
       return BEFORE;
     },
     open: () => there,
-    committed: () => void told.there++,
+    committed: (_, inode) => {
+      told.there++;
+      told.inode = inode;
+    },
     failed: () => void told.failed++,
     lost: (_, __, isReported) => {
       told.lost++;
@@ -277,6 +319,87 @@ test('during its creation, and after one with an unknown outcome, attributes are
     ['bear', 'make', 'make'],
     'After an ordinary creation there is no creation with contents',
   );
+});
+
+const AT_OTHER_NUMBER = ['make', 'make 7 at 3', 'reserve in 1 at 3', 'make 300 at 3'];
+
+test('a file whose directory has become another volume gets a number of that, and is created there', async () => {
+  const { file, cluster, calls, told } = started();
+  await file.append(bytesOf('text'));
+  file.setAttributes({ modifiedNs: '5' });
+  cluster.hasMoved = true;
+  await file.settle();
+  assert.deepEqual(calls, ['bear', ...AT_OTHER_NUMBER, 'write on 0.0', 'times 5 of 300', 'settle']);
+  assert.deepEqual([told.there, told.inode, told.doubted, told.lost], [1, 300, 0, 0]);
+});
+
+test('there it is created once, whatever becomes of the requests', async () => {
+  for (const fates of [['lost-before'], ['lost-after'], ['lost-before', 'lost-after']] as const) {
+    const { file, cluster, calls, told } = started();
+    await file.append(bytesOf('text'));
+    cluster.hasMoved = true;
+    for (const fate of fates) {
+      // The first request there names the former number, by which nothing can be created.
+      cluster.fatesThere = file.commit.isUnsent ? ['answered', fate] : [fate];
+      await assert.rejects(file.ensureCommitted(), { code: 'unknown' });
+    }
+    calls.length = 0;
+    await file.settle();
+    assert.deepEqual(calls, [
+      'make',
+      'make 300 at 3',
+      'write on 0.0',
+      `times ${file.attributes.modifiedNs} of 300`,
+      'settle',
+    ]);
+    assert.deepEqual([told.there, told.inode, cluster.thereBy], [1, 300, 300]);
+  }
+});
+
+test('a request without an answer does not keep a file from its number there, as that creates nothing', async () => {
+  const { file, cluster, calls } = started();
+  await file.append(bytesOf('text'));
+  cluster.hasMoved = true;
+  cluster.fatesThere = ['lost-before'];
+  await assert.rejects(file.ensureCommitted(), { code: 'unknown' });
+  calls.length = 0;
+  await file.ensureCommitted();
+  assert.deepEqual(calls.slice(0, 4), AT_OTHER_NUMBER);
+});
+
+test('a file that an attempt of unknown outcome has created is found by its number where its directory is', async () => {
+  const { file, cluster, calls, told } = started();
+  await file.append(bytesOf('text'));
+  cluster.makeFails = new ServiceError('unknown', 'Lost by intent');
+  cluster.outcome = 'unknown';
+  await assert.rejects(file.ensureCommitted(), { code: 'unknown' });
+  calls.length = 0;
+  [cluster.hasMoved, cluster.thereBy] = [true, 7];
+  await file.settle();
+  assert.deepEqual(calls.slice(0, 3), ['make', 'make 7 at 3', 'write on 0.0']);
+  assert.deepEqual([told.there, told.inode], [1, 7]);
+});
+
+test('one that such an attempt may have created is not created again under another number', async () => {
+  const { file, cluster, calls } = started();
+  await file.append(bytesOf('text'));
+  cluster.outcome = 'unknown';
+  cluster.makeFails = new ServiceError('unknown', 'Lost by intent');
+  await assert.rejects(file.ensureCommitted(), { code: 'unknown' });
+  calls.length = 0;
+  cluster.hasMoved = true;
+  await assert.rejects(file.settle(), { code: 'precondition-failed' });
+  assert.deepEqual(calls, ['make', 'make 7 at 3']);
+  assert.ok(file.commit.isRefused);
+});
+
+test("another client's file of this name there is not replaced", async () => {
+  const { file, cluster, calls } = started();
+  await file.append(bytesOf('text'));
+  [cluster.hasMoved, cluster.thereBy] = [true, 9];
+  await assert.rejects(file.settle(), { code: 'exists' });
+  assert.deepEqual(calls, ['bear', 'make', 'make 7 at 3']);
+  assert.ok(file.commit.isRefused);
 });
 
 test('a group that the file inherits from its directory is not set locally', () => {
@@ -493,3 +616,16 @@ test('an operation that needs the cluster creates the file there first', async (
     assert.deepEqual([calls, file.commit.clusterFile !== null], [expected, true]);
   }
 });
+
+for (const code of ['moving', 'busy', 'no-space', 'quota-exceeded'] as const)
+  test(`a new file that was refused with "${code}" gets another number after its directory has moved`, async () => {
+    const { file, cluster, calls } = started();
+    await file.append(bytesOf('text'));
+    cluster.outcome = 'not-created';
+    cluster.makeFails = new ServiceError(code, 'Refused by intent: not executed');
+    await assert.rejects(file.ensureCommitted(), { code });
+    calls.length = 0;
+    cluster.hasMoved = true;
+    await file.ensureCommitted();
+    assert.deepEqual(calls.slice(0, 4), AT_OTHER_NUMBER);
+  });

@@ -673,6 +673,20 @@ test('after a move, the root catalog still knows what it created; what it did no
   assert.equal(outcome?.kind, 'created');
 });
 
+test('of several directories, one of which has moved, the root catalog says that it has created nothing', async (t) => {
+  const { cluster } = startedNow(t);
+  const { newFiles, seen } = bearerOf(cluster, STORED);
+  const catalog = 3 as CatalogNumber;
+  await newFiles.reserve({ owner: 3, count: 10, volume: 'v' });
+  seen.inodeCatalogs = new InodeCatalogs([{ first: 2, end: 3, catalog }]);
+  const request = requestFor(1, seen.first, seen.first + 1);
+  const [here, there] = request.newFiles as [NewFile, NewFile];
+  const mixed = { ...request, newFiles: [here, { ...there, parent: 2 }] };
+  const moved = { code: 'not-found', details: { elsewhere: true, movedTo: catalog } };
+  await assert.rejects(newFiles.create(mixed, { catalog: ROOT_CATALOG }), moved);
+  assert.equal(seen.commands.at(-1)?.kind, 'forgo');
+});
+
 test('files in a catalog that the client knows, and this server not yet, are created by the newest list', async (t) => {
   const { cluster } = startedNow(t);
   const { newFiles, seen } = bearerOf(cluster, STORED);

@@ -26,7 +26,7 @@ function mountEmpty(folder: string): void {
   execFileSync('mount', ['-i', '-t', 'ramfs', 'none', folder]);
 }
 
-/** Mounts a volume that nobody answers. @param before is called when the number is free */
+/** Mounts a volume without a program that answers. @param before is called when the number is free */
 async function mountNumbered(
   t: TestContext,
   number: number,
