@@ -15,7 +15,6 @@ const RETRY_MS = 500;
  * command is repeated. @throws ServiceError `busy`
  */
 export function refuseCounted(tables: Tables, command: Command): void {
-  tables.walks.begin();
   switch (command.kind) {
     case 'set-quota':
       refuseSecondWalk(tables, command);
@@ -40,6 +39,7 @@ export function refuseCounted(tables: Tables, command: Command): void {
 
 /** One walk in a volume at a time, and none while it moves: each would change what the other has visited. */
 function refuseSecondWalk(tables: Tables, { inode: id, quota: wanted, walks }: CommandOf<'set-quota'>): void {
+  tables.walks.begin();
   const inode = tables.inode(id);
   if (inode === undefined) return;
   const { volume, volumeName } = inode;
@@ -63,13 +63,13 @@ function refuseSecondWalk(tables: Tables, { inode: id, quota: wanted, walks }: C
 
 function refuseMove(tables: Tables, name: string): void {
   const volume = tables.volumes.byName(name);
-  const walk = volume === undefined || tables.walks.isEmpty ? undefined : tables.walks.ofVolume(volume.id);
+  const walk = volume === undefined || !haveWalks(tables) ? undefined : tables.walks.ofVolume(volume.id);
   if (walk !== undefined) throw wait(`${walkedName(tables, walk)} is being counted: this waits`);
 }
 
 /** What is not visited yet counts against the quota that the directory is in. */
 function refuseMoveOfWalked(tables: Tables, { from, to }: CommandOf<'rename' | 'rename-whiteout'>): void {
-  if (tables.walks.isEmpty) return;
+  if (!haveWalks(tables)) return;
   const source = resolvedOrNull(tables, from);
   const target = resolvedOrNull(tables, to);
   const walk = source?.inode === undefined ? undefined : tables.walks.row(source.inode.id);
@@ -81,7 +81,7 @@ function refuseMoveOfWalked(tables: Tables, { from, to }: CommandOf<'rename' | '
 
 /** Whether all names of the file are in the directory is not known before these are visited. */
 function refuseUncertainName(tables: Tables, { inode: id, place }: CommandOf<'link'>): void {
-  if (tables.walks.isEmpty) return;
+  if (!haveWalks(tables)) return;
   const file = tables.inode(id);
   const spot = resolvedOrNull(tables, place);
   if (file === undefined || spot === null) return;
@@ -91,6 +91,12 @@ function refuseUncertainName(tables: Tables, { inode: id, place }: CommandOf<'li
   const isUnvisited = walk.phase === 'counting' && quota === walk.directory;
   if (isUnvisited || tables.walks.isShared(walk.directory, id))
     throw wait(`${walkedName(tables, walk)} is being counted: a hard link of inode ${id} waits`);
+}
+
+/** Looks before the command begins. */
+function haveWalks({ walks }: Tables): boolean {
+  walks.begin();
+  return !walks.isEmpty;
 }
 
 /** @returns null also for a place at which execution refuses the command */

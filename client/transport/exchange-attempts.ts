@@ -132,7 +132,8 @@ export class ExchangeAttempts {
     }
     if (remedy === 'retry' && !NOT_FORWARDED.has(code)) this.#mayBeForwarded ||= request.mutation;
     if (code === 'moving') moveWait.answered();
-    this.#lastProblem = error;
+    // What says of its own attempt that it is not executed does not hide that an earlier one may be.
+    if (!this.#mayBeForwarded || !NOT_FORWARDED.has(code)) this.#lastProblem = error;
     if (primary !== undefined) subject.primary = primary;
     const isRedirect = remedy === 'redirect' && primary !== undefined && primary !== endpoint.id;
     if (isRedirect && endpoints.isIdUsable(primary, world.nowMs()))

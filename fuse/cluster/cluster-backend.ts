@@ -72,20 +72,17 @@ export function clusterBackend(
   );
   const query: ClusterClient['query'] = (question) =>
     reach.request((limits) => client.query(question, limits));
-  const command: ClusterClient['command'] = async (change, options) => {
-    const result = await reach.request((limits) => client.command(change, { ...options, ...limits }));
-    if (FLUSHED_WITH_FILE.has(change.kind)) changes.answered++;
-    return result;
-  };
-  /** Of an inode by its number: programs have it open, also when its directory becomes another volume. */
-  const commandOfInode: ClusterClient['command'] = async (change, options) => {
-    const result = await reach.request((limits) =>
-      client.commandWhereMoved(change, { ...options, ...limits }),
-    );
-    if (FLUSHED_WITH_FILE.has(change.kind)) changes.answered++;
-    return result;
-  };
   const changes = { answered: 0, flushed: 0 };
+  const counted =
+    (execute: ClusterClient['command']): ClusterClient['command'] =>
+    async (change, options) => {
+      const result = await reach.request((limits) => execute(change, { ...options, ...limits }));
+      if (FLUSHED_WITH_FILE.has(change.kind)) changes.answered++;
+      return result;
+    };
+  const command = counted((change, options) => client.command(change, options));
+  /** Of an inode by its number: programs have it open, also when its directory becomes another volume. */
+  const commandOfInode = counted((change, options) => client.commandWhereMoved(change, options));
   const findsNumbers = path === '/' && !isSnapshot(volume);
   const byNumber: FileSystemBackend['byNumber'] = async (inode, which) => {
     if (!findsNumbers)

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LINKS_MAX } from '../../catalog/commands/entries.ts';
 import { type Place, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
+import { everyStep } from './every-step.ts';
 import { Catalog, main, SERVERS } from './fixture.ts';
 
 test('volume-create makes a root; names are unique', () => {
@@ -670,13 +671,12 @@ test('list returns pages in the order of bytes', () => {
   const names = ['Z', 'a', 'a ', 'aa', 'ä', 'ﬀ', '𝄞'];
   for (const name of [...names].reverse()) catalog.file(`/${name}`);
   const seen: string[] = [];
-  let more = true;
-  while (more) {
+  everyStep(() => {
     const page = catalog.query({ kind: 'list', inode: catalog.root, after: seen.at(-1) ?? '', countMax: 3 });
     seen.push(...page.entries.map((entry) => entry.name));
     for (const { name, attributes } of page.entries) assert.deepEqual(attributes, catalog.at(`/${name}`));
-    more = page.more;
-  }
+    return page.more;
+  });
   assert.deepEqual(seen, names);
   const last = catalog.query({ kind: 'list', inode: catalog.root, after: '', countMax: names.length });
   assert.equal(last.more, false);

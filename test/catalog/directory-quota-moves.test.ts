@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Recount } from '../../catalog/recount.ts';
+import { everyStep } from './every-step.ts';
 import { Pair } from './pair.ts';
 import { MEMBERS, registration } from './root.ts';
 import { assertSound } from './soundness.ts';
@@ -37,7 +38,7 @@ const counts = (pair: Pair) =>
     .all();
 function wrong(pair: Pair) {
   const recount = new Recount(pair.primary);
-  while (!recount.step(100));
+  everyStep(() => !recount.step(100));
   const result = recount.wrongCounters();
   recount.end();
   return result;

@@ -7,58 +7,37 @@ import { NESTED_QUOTAS_MAX } from '../../catalog/directory-quota-tables.ts';
 import { Recount } from '../../catalog/recount.ts';
 import { ensureSchema, SCHEMA_VERSION } from '../../catalog/schema.ts';
 import { commandVersion } from '../../catalog/versions.ts';
-import type { Command, DirectoryQuota } from '../../wire/catalog-api.ts';
+import type { Command } from '../../wire/catalog-api.ts';
 import { isLong } from '../long.ts';
 import { asVersion13 } from './earlier-schema.ts';
+import { everyStep } from './every-step.ts';
 import { Catalog, main } from './fixture.ts';
 import { makeDirectory, Pair } from './pair.ts';
+import {
+  ANYTHING,
+  execute,
+  file,
+  type Limits,
+  NODE,
+  pathIn,
+  quotas,
+  renamed,
+  type Step,
+  settle,
+  treeSteps,
+  used,
+} from './quota-fixture.ts';
 import { MEMBERS, registration } from './root.ts';
 import { assertSound } from './soundness.ts';
 import { Move, volumeDump } from './volume-move.ts';
 
 const MIB = 1024 * 1024;
-const ANYTHING = { kind: 'anything' } as const;
-const NODE = { mode: 0o644, uid: 0, gid: 0 } as const;
-
-type Limits = { readonly quotaBytes?: number; readonly quotaInodes?: number };
 
 /** A directory with a quota. */
 function limited(catalog: Catalog, path: string, quota: Limits): number {
   const { inode } = catalog.directory(path);
   catalog.run({ kind: 'set-quota', inode, quota });
   return inode;
-}
-
-/** A file of this size. */
-function file(catalog: Catalog, path: string, sizeBytes = 0): number {
-  const { inode } = catalog.file(path);
-  settle(catalog, inode, sizeBytes);
-  return inode;
-}
-
-function settle(catalog: Catalog, inode: number, sizeBytes: number, seq = 1): void {
-  catalog.run({
-    kind: 'settle',
-    files: [{ inode, sizeBytes, modifiedNs: '7', contents: { epoch: 1, seq } }],
-  });
-}
-
-function quotas(catalog: Catalog): readonly DirectoryQuota[] {
-  return catalog.query({ kind: 'directory-quotas', volume: 'main', after: 0, countMax: 100 }).quotas;
-}
-
-/** Inodes and bytes by path. */
-function used(catalog: Catalog): Readonly<Record<string, readonly [number, number]>> {
-  assertSound(catalog.db);
-  const rows = quotas(catalog).map(({ path = 'removed', namedInodes, namedBytes }) => [
-    path,
-    [namedInodes, namedBytes] as const,
-  ]);
-  return Object.fromEntries(rows);
-}
-
-function renamed(from: string, to: string, mode: 'replace' | 'exchange' = 'replace'): Command {
-  return { kind: 'rename', from: main(from), to: main(to), mode };
 }
 
 test('a file that replaces one with other names counts as one more', () => {
@@ -396,7 +375,7 @@ test('a recount finds wrong counts of directories, and counts what changes meanw
   catalog.run({ kind: 'unlink', place: main('/a/b/f2') });
   catalog.run({ kind: 'trash-empty', volume: 'main', countMax: 9 });
   catalog.run({ kind: 'unlink', place: main('/a/b/f3') });
-  while (!recount.step(2));
+  everyStep(() => !recount.step(2));
   assert.deepEqual(recount.wrongCounters(), []);
   catalog.db.exec(`UPDATE directory_quotas SET named_bytes = named_bytes + 1 WHERE directory = ${outer}`);
   catalog.db.exec(`UPDATE directory_quotas SET named_inodes = 1 WHERE directory = ${inner}`);
@@ -491,13 +470,10 @@ test('a directory that becomes a volume takes the quotas in it along, and counts
   move.freeze();
   recount.step(3);
   move.visit(1);
-  move.record();
-  move.copy();
-  move.begin();
-  move.report();
+  move.complete();
   assert.deepEqual(root.counts()[0], [outer, 3, 1], 'The junction counts in its place');
   move.forget(2);
-  while (!recount.step(5));
+  everyStep(() => !recount.step(5));
   assert.deepEqual(recount.wrongCounters(), []);
   assert.deepEqual(root.counts(), [[outer, 3, 1]]);
   assert.deepEqual(root.counts(move.own), [[inner, 2, 20]]);
@@ -541,62 +517,28 @@ test('a volume that moves takes its quotas along; the trash of a removed directo
   assert.deepEqual(root.counts(move.own), [[outer, 1, 0]]);
 });
 
-const folder = fc.constantFrom('', '/a', '/a/b', '/c', '/d', '/a/d', '/c/d');
-const path = fc
-  .tuple(folder, fc.constantFrom('x', 'y', 'd', 'q'))
-  .map(([directory, name]) => `${directory}/${name}`);
-const pair = fc.tuple(path, path);
-const inodeNumber = fc.integer({ min: 5, max: 14 });
-const step: fc.Arbitrary<Command | { readonly kind: 'write'; readonly path: string; readonly size: number }> =
-  fc.oneof(
-    {
-      weight: 6,
-      arbitrary: path.map((at) => ({
-        kind: 'create-file' as const,
-        place: main(at),
-        ...NODE,
-        exclusive: true,
-      })),
-    },
-    {
-      weight: 3,
-      arbitrary: path.map((at) => ({ kind: 'make-directory' as const, place: main(at), ...NODE })),
-    },
-    {
-      weight: 9,
-      arbitrary: fc.record({ kind: fc.constant('write' as const), path, size: fc.nat({ max: 3_000 }) }),
-    },
-    { weight: 9, arbitrary: pair.map(([from, to]) => renamed(from, to)) },
-    { weight: 2, arbitrary: pair.map(([from, to]) => renamed(from, to, 'exchange')) },
-    {
-      weight: 2,
-      arbitrary: fc.record({ inode: inodeNumber, at: path }).map(({ inode, at }) => {
-        return { kind: 'link' as const, inode, place: main(at) };
-      }),
-    },
-    {
-      weight: 2,
-      arbitrary: fc.record({ inode: inodeNumber, at: path }).map(({ inode, at }) => {
-        return { kind: 'replace' as const, inode, place: main(at), expect: ANYTHING };
-      }),
-    },
-    { weight: 1, arbitrary: fc.constant({ kind: 'create-orphan' as const, volume: 'main', ...NODE }) },
-    { weight: 3, arbitrary: path.map((at) => ({ kind: 'unlink' as const, place: main(at) })) },
-    { weight: 2, arbitrary: path.map((at) => ({ kind: 'remove-directory' as const, place: main(at) })) },
-    {
-      weight: 2,
-      arbitrary: fc.record({ inode: inodeNumber, to: path }).map(({ inode, to }) => {
-        return { kind: 'trash-restore' as const, volume: 'main', inode, to };
-      }),
-    },
-    { weight: 1, arbitrary: fc.constant({ kind: 'trash-empty' as const, volume: 'main', countMax: 1 }) },
-    {
-      weight: 1,
-      arbitrary: fc.record({ inode: inodeNumber, ends: fc.boolean() }).map(({ inode, ends }) => {
-        return { kind: 'set-quota' as const, inode, quota: ends ? null : { quotaBytes: 2_000 } };
-      }),
-    },
-  );
+const inode = fc.integer({ min: 5, max: 14 });
+const tree = treeSteps(pathIn(['', '/a', '/a/b', '/c', '/d', '/a/d', '/c/d'], ['x', 'y', 'd', 'q']), inode);
+const step: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 6, arbitrary: tree.create },
+  { weight: 3, arbitrary: tree.directory },
+  { weight: 9, arbitrary: tree.write },
+  { weight: 9, arbitrary: tree.rename },
+  { weight: 2, arbitrary: tree.exchange },
+  { weight: 2, arbitrary: tree.link },
+  { weight: 2, arbitrary: tree.replace },
+  { weight: 1, arbitrary: tree.orphan },
+  { weight: 3, arbitrary: tree.unlink },
+  { weight: 2, arbitrary: tree.removal },
+  { weight: 2, arbitrary: tree.restore },
+  { weight: 1, arbitrary: tree.emptying },
+  {
+    weight: 1,
+    arbitrary: fc.record({ inode, ends: fc.boolean() }).map(({ inode, ends }): Step => {
+      return { kind: 'set-quota', inode, quota: ends ? null : { quotaBytes: 2_000 } };
+    }),
+  },
+);
 
 test('whatever is done, quotas of directories count exactly, and no more than they allow', () => {
   let executed = 0;
@@ -610,11 +552,7 @@ test('whatever is done, quotas of directories count exactly, and no more than th
       const recount = new Recount(catalog.db);
       for (const [index, one] of steps.entries()) {
         try {
-          if (one.kind === 'write') {
-            const { inode } = catalog.at(one.path);
-            catalog.run({ kind: 'open-for-write', inode, growTo: one.size });
-            settle(catalog, inode, one.size, index + 1);
-          } else catalog.run(one);
+          execute(catalog, one, index + 1);
           executed += 1;
         } catch (error) {
           if (!(error instanceof ServiceError)) throw error;
@@ -626,7 +564,7 @@ test('whatever is done, quotas of directories count exactly, and no more than th
         recount.step(1);
       }
       assertSound(catalog.db);
-      while (!recount.step(3));
+      everyStep(() => !recount.step(3));
       assert.deepEqual(recount.wrongCounters(), []);
     }),
     { numRuns: isLong ? 1_000 : 40 },

@@ -9,6 +9,7 @@ import { Recount } from '../../catalog/recount.ts';
 import { type CatalogDatabase, ensureSchema } from '../../catalog/schema.ts';
 import type { Command, CommandRequest, Place } from '../../wire/catalog-api.ts';
 import { isLong } from '../long.ts';
+import { everyStep } from './every-step.ts';
 import { SERVERS } from './fixture.ts';
 import { at, created, mode, name, owner, renamed, requests, treeCommand } from './random-commands.ts';
 import { assertSound } from './soundness.ts';
@@ -44,7 +45,7 @@ function runPrimary(db: CatalogDatabase, seq: number, batch: readonly CommandReq
 
 /** A recount during which the catalog has changed finds all counters right. */
 function assertNothingWrong(recount: Recount): void {
-  while (!recount.step(3));
+  everyStep(() => !recount.step(3));
   assert.deepEqual(recount.wrongCounters(), []);
 }
 

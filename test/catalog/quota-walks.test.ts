@@ -7,11 +7,26 @@ import { NESTED_QUOTAS_MAX } from '../../catalog/directory-quota-tables.ts';
 import { Recount } from '../../catalog/recount.ts';
 import { ensureSchema, SCHEMA_VERSION } from '../../catalog/schema.ts';
 import { commandVersion } from '../../catalog/versions.ts';
-import type { Command, DirectoryQuota } from '../../wire/catalog-api.ts';
+import type { Command } from '../../wire/catalog-api.ts';
 import { isLong } from '../long.ts';
 import { asVersion14 } from './earlier-schema.ts';
+import { everyStep } from './every-step.ts';
 import { Catalog, main } from './fixture.ts';
 import { makeDirectory, Pair } from './pair.ts';
+import {
+  execute,
+  file,
+  type Limits,
+  linked,
+  NODE,
+  pathIn,
+  quotas,
+  renamed,
+  type Step,
+  settle,
+  treeSteps,
+  used,
+} from './quota-fixture.ts';
 import { MEMBERS, registration } from './root.ts';
 import { assertSound } from './soundness.ts';
 import { Move } from './volume-move.ts';
@@ -20,22 +35,6 @@ import { Move } from './volume-move.ts';
  * Goal: a quota begins and ends at directories with entries, in slices, while they change: at the end it counts exactly
  * what is in the directory, or all is as before.
  */
-const NODE = { mode: 0o644, uid: 0, gid: 0 } as const;
-const ANYTHING = { kind: 'anything' } as const;
-
-type Limits = { readonly quotaBytes?: number; readonly quotaInodes?: number };
-
-function file(catalog: Catalog, path: string, sizeBytes = 0): number {
-  const { inode } = catalog.file(path);
-  settle(catalog, inode, sizeBytes);
-  return inode;
-}
-
-function settle(catalog: Catalog, inode: number, sizeBytes: number, seq = 1): void {
-  const one = { inode, sizeBytes, modifiedNs: '7', contents: { epoch: 1, seq } };
-  catalog.run({ kind: 'settle', files: [one] });
-}
-
 function set(inode: number, quota: Limits | null): Command {
   return { kind: 'set-quota', inode, quota, walks: true };
 }
@@ -45,34 +44,12 @@ function step(catalog: Catalog, countMax = 1): boolean {
 }
 
 function finish(catalog: Catalog, countMax = 100): void {
-  while (step(catalog, countMax));
-}
-
-function quotas(catalog: Catalog): readonly DirectoryQuota[] {
-  return catalog.query({ kind: 'directory-quotas', volume: 'main', after: 0, countMax: 100 }).quotas;
-}
-
-/** Inodes and bytes by path. */
-function used(catalog: Catalog): Readonly<Record<string, readonly [number, number]>> {
-  assertSound(catalog.db);
-  const rows = quotas(catalog).map(({ path = 'removed', namedInodes, namedBytes }) => [
-    path,
-    [namedInodes, namedBytes] as const,
-  ]);
-  return Object.fromEntries(rows);
+  everyStep(() => step(catalog, countMax));
 }
 
 function state(catalog: Catalog, inode: number): string {
   const walk = catalog.query({ kind: 'quota-walk', inode });
   return walk.state === 'refused' ? `refused: ${walk.why}` : walk.state;
-}
-
-function renamed(from: string, to: string, mode: 'replace' | 'exchange' = 'replace'): Command {
-  return { kind: 'rename', from: main(from), to: main(to), mode };
-}
-
-function linked(inode: number, path: string): Command {
-  return { kind: 'link', inode, place: main(path) };
 }
 
 /** `/a` with `f1` to `f3`, `s/g`, `s/t/h`, of 10, 20, 30, 40 and 50 bytes. */
@@ -202,8 +179,8 @@ test('a hard link to what is not visited yet waits, and others are made or refus
   catalog.refuse('busy', linked(outside, '/a/l'));
   catalog.refuse('busy', linked(catalog.at('/a/s/t/h').inode, '/a/l'));
   catalog.run(linked(outside, '/second'));
-  while (catalog.db.prepare("SELECT 1 FROM quota_walks WHERE phase = 'counting'").get() !== undefined)
-    step(catalog, 1);
+  const counting = catalog.db.prepare("SELECT 1 FROM quota_walks WHERE phase = 'counting'");
+  everyStep(() => step(catalog, 1) && counting.get() !== undefined);
   catalog.refuse('cross-volume', linked(outside, '/a/l'));
   finish(catalog);
   catalog.run(linked(catalog.at('/a/s/t/h').inode, '/a/l'));
@@ -402,7 +379,7 @@ test('a quota that begins in one that ends leaves no wrong counter', () => {
   catalog.run(set(directory, null));
   catalog.run(set(inner, { quotaInodes: 5 }));
   const recount = new Recount(catalog.db);
-  while (!recount.step(100));
+  everyStep(() => !recount.step(100));
   assert.deepEqual(recount.wrongCounters(), []);
   finish(catalog);
   assert.deepEqual(used(catalog), { '/a/e': [1, 0] });
@@ -423,7 +400,7 @@ test('a volume counts one directory at a time, and does not move or split meanwh
   catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'meanwhile' });
   finish(catalog, 1);
   catalog.run({ kind: 'snapshot-remove', volume: 'main', name: 'meanwhile' });
-  while (catalog.run({ kind: 'sweep', countMax: 100 }).more);
+  everyStep(() => catalog.run({ kind: 'sweep', countMax: 100 }).more);
   catalog.run(split);
   catalog.refuse('busy', set(second, {}));
   assert.deepEqual(used(catalog), { '/a': [8, 150], '/empty': [1, 0] });
@@ -435,7 +412,7 @@ test('a directory that was counted becomes a volume with its quota', () => {
   const { inode } = root.done(makeDirectory('/a')).attributes;
   root.done(makeDirectory('/a/b'));
   root.done({ kind: 'set-quota', inode, quota: { quotaInodes: 5 }, walks: true });
-  while (root.done({ kind: 'walk-quotas', countMax: 1 }).more);
+  everyStep(() => root.done({ kind: 'walk-quotas', countMax: 1 }).more);
   const move = new Move(root, 'split', '/a');
   move.run();
   assert.deepEqual(
@@ -463,67 +440,36 @@ test('databases of schema version 14 are upgraded; walks need members that know 
   assert.equal(refused.kind === 'refused' && refused.code, 'precondition-failed', 'As earlier releases');
   pair.done(set(inode, {}) as Extract<Command, { kind: 'set-quota' }>);
   pair.done(makeDirectory('/a/c'));
-  while (pair.done({ kind: 'walk-quotas', countMax: 1 }).more);
+  everyStep(() => pair.done({ kind: 'walk-quotas', countMax: 1 }).more);
   assert.deepEqual(new Set(pair.versions.slice(-4)), new Set([16]));
   assertSound(pair.backup);
 });
 
-const folder = fc.constantFrom('', '/a', '/a/b', '/a/b/d', '/c', '/c/d', '/a/d');
-const path = fc
-  .tuple(folder, fc.constantFrom('x', 'y', 'd', 'b', 'q'))
-  .map(([directory, name]) => `${directory}/${name}`);
-const pair = fc.tuple(path, path);
-const number = fc.integer({ min: 2, max: 22 });
-type Step = Command | { readonly kind: 'write'; readonly path: string; readonly size: number };
+const path = pathIn(['', '/a', '/a/b', '/a/b/d', '/c', '/c/d', '/a/d'], ['x', 'y', 'd', 'b', 'q']);
+const changes = treeSteps(path, fc.integer({ min: 2, max: 22 }));
 const anyStep: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 5, arbitrary: changes.create },
+  { weight: 4, arbitrary: changes.directory },
+  { weight: 5, arbitrary: changes.write },
+  { weight: 10, arbitrary: changes.rename },
+  { weight: 4, arbitrary: changes.exchange },
+  // More often of files with several names.
+  { weight: 6, arbitrary: treeSteps(path, fc.integer({ min: 7, max: 12 })).link },
+  { weight: 2, arbitrary: changes.replace },
+  { weight: 1, arbitrary: changes.orphan },
+  { weight: 3, arbitrary: changes.unlink },
+  { weight: 1, arbitrary: changes.removal },
+  { weight: 2, arbitrary: changes.restore },
+  { weight: 1, arbitrary: changes.emptying },
   {
     weight: 5,
-    arbitrary: path.map((at) => ({
-      kind: 'create-file' as const,
-      place: main(at),
-      ...NODE,
-      exclusive: true,
-    })),
-  },
-  {
-    weight: 4,
-    arbitrary: path.map((at) => ({ kind: 'make-directory' as const, place: main(at), ...NODE })),
-  },
-  {
-    weight: 5,
-    arbitrary: fc.record({ kind: fc.constant('write' as const), path, size: fc.nat({ max: 3_000 }) }),
-  },
-  { weight: 10, arbitrary: pair.map(([from, to]) => renamed(from, to)) },
-  { weight: 4, arbitrary: pair.map(([from, to]) => renamed(from, to, 'exchange')) },
-  {
-    weight: 6,
-    arbitrary: fc.tuple(fc.integer({ min: 7, max: 12 }), path).map(([inode, at]) => linked(inode, at)),
-  },
-  {
-    weight: 2,
-    arbitrary: fc.tuple(number, path).map(([inode, at]) => {
-      return { kind: 'replace' as const, inode, place: main(at), expect: ANYTHING };
-    }),
-  },
-  { weight: 1, arbitrary: fc.constant({ kind: 'create-orphan' as const, volume: 'main', ...NODE }) },
-  { weight: 3, arbitrary: path.map((at) => ({ kind: 'unlink' as const, place: main(at) })) },
-  { weight: 1, arbitrary: path.map((at) => ({ kind: 'remove-directory' as const, place: main(at) })) },
-  {
-    weight: 2,
-    arbitrary: fc.tuple(number, path).map(([inode, to]) => {
-      return { kind: 'trash-restore' as const, volume: 'main', inode, to };
-    }),
-  },
-  { weight: 1, arbitrary: fc.constant({ kind: 'trash-empty' as const, volume: 'main', countMax: 1 }) },
-  {
-    weight: 5,
-    arbitrary: fc.tuple(fc.integer({ min: 2, max: 8 }), fc.nat({ max: 4 })).map(([inode, kind]) => {
+    arbitrary: fc.tuple(fc.integer({ min: 2, max: 8 }), fc.nat({ max: 4 })).map(([inode, kind]): Step => {
       return set(inode, kind === 0 ? null : { quotaBytes: kind === 1 ? 4_000 : 0 });
     }),
   },
   {
     weight: 9,
-    arbitrary: fc.integer({ min: 1, max: 3 }).map((countMax) => ({ kind: 'walk-quotas' as const, countMax })),
+    arbitrary: fc.integer({ min: 1, max: 3 }).map((countMax): Step => ({ kind: 'walk-quotas', countMax })),
   },
 );
 
@@ -570,11 +516,7 @@ test('whatever is done while directories are counted, quotas count what is in th
       for (const [index, one] of steps.entries()) {
         const before = catalog.db.prepare('SELECT phase FROM quota_walks').pluck().all();
         try {
-          if (one.kind === 'write') {
-            const { inode } = catalog.at(one.path);
-            catalog.run({ kind: 'open-for-write', inode, growTo: one.size });
-            settle(catalog, inode, one.size, index + 2);
-          } else catalog.run(one);
+          execute(catalog, one, index + 2);
           if (before.includes('counting')) note(`${one.kind} while counting`);
         } catch (error) {
           if (!(error instanceof ServiceError)) throw error;
@@ -587,7 +529,7 @@ test('whatever is done while directories are counted, quotas count what is in th
       }
       finish(catalog, 2);
       assertSound(catalog.db);
-      while (!recount.step(3));
+      everyStep(() => !recount.step(3));
       assert.deepEqual(recount.wrongCounters(), []);
       catalog.run({ kind: 'trash-empty', volume: 'main', countMax: 100 });
       const counted = catalog.db

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { executeRequests } from '../../catalog/batch.ts';
 import { Recount } from '../../catalog/recount.ts';
+import { everyStep } from './every-step.ts';
 import { Catalog, main } from './fixture.ts';
 import { assertSound } from './soundness.ts';
 
@@ -99,7 +100,7 @@ test('a batch that is undone takes with it what a recount has counted in it', ()
   const node = { mode: 0o644, uid: 1, gid: 1, exclusive: true };
   const command = { kind: 'create-file', place, ...node } as const;
   executeRequests(catalog.db, 99, [{ session: 9, number: 1, command }], { ...catalog.context, nowNs: 9n });
-  while (!recount.step(100));
+  everyStep(() => !recount.step(100));
   assert.deepEqual(recount.wrongCounters(), [], 'Within the batch');
   catalog.db.exec('ROLLBACK');
   finish(recount);

@@ -16,6 +16,7 @@ import { ensureSchema } from '../../catalog/schema.ts';
 import { outcomeResult } from '../../catalog/sessions.ts';
 import type { Attributes, Command, CommandResults, ContentVersion } from '../../wire/catalog-api.ts';
 import { isLong } from '../long.ts';
+import { everyStep } from './every-step.ts';
 import { Catalog, SERVERS } from './fixture.ts';
 
 const NAMES = ['a', 'b', 'c', 'd'];
@@ -487,6 +488,6 @@ test('contents about to be preserved are not swept while a snapshot shows them',
   assert.equal(catalog.query({ kind: 'sweeps' }).pending, false);
   catalog.run({ kind: 'snapshot-remove', volume: 'main', name: 'one' });
   assert.equal(catalog.query({ kind: 'sweeps' }).pending, true);
-  while (catalog.run({ kind: 'sweep', countMax: 10 }).more);
+  everyStep(() => catalog.run({ kind: 'sweep', countMax: 10 }).more);
   assert.equal(catalog.query({ kind: 'sweeps' }).pending, false);
 });

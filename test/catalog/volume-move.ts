@@ -106,6 +106,14 @@ export class Move {
     this.root.done({ kind: 'catalog-report', number: this.number, report: { kind: 'created' } });
   }
 
+  /** All steps of a frozen volume until its catalog has it. */
+  complete(): void {
+    this.record();
+    this.copy();
+    this.begin();
+    this.report();
+  }
+
   /** Deletes the volume's rows at the root. @returns how many commands that took */
   forget(countMax = 1_000): number {
     for (let count = 1; ; count++)

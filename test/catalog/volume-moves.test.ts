@@ -28,6 +28,7 @@ import type {
 } from '../../wire/catalog-api.ts';
 import { EXPORT_END, EXPORT_START, EXPORTED_TABLES, type ExportedRow } from '../../wire/volume-moves.ts';
 import { isLong } from '../long.ts';
+import { everyStep } from './every-step.ts';
 import { SERVERS } from './fixture.ts';
 import { makeDirectory, Pair } from './pair.ts';
 import { requests } from './random-commands.ts';
@@ -172,7 +173,7 @@ test('a volume with every kind of row is the same in its own catalog, and the ro
   assert.deepEqual(volumeDump(move.own.backup, 'main'), before);
   assertSound(move.own.backup);
   assert.ok(move.forget(7) > 3, 'The rows are deleted in slices');
-  while (!recount.step(10));
+  everyStep(() => !recount.step(10));
   assert.deepEqual(recount.wrongCounters(), []);
   assertSound(root.backup);
   assert.deepEqual(volumeDump(root.backup, 'second'), second);
@@ -295,10 +296,7 @@ function movedAway(): { readonly root: Filled; readonly move: Move } {
   root.fill();
   const move = new Move(root);
   move.freeze();
-  move.record();
-  move.copy();
-  move.begin();
-  move.report();
+  move.complete();
   return { root, move };
 }
 
@@ -839,7 +837,7 @@ test('whatever a volume is, its move leaves it equal, and both catalogs sound', 
         assertSound(move.own.backup);
         recount.step(2);
         move.forget(slice);
-        while (!recount.step(2));
+        everyStep(() => !recount.step(2));
         assert.deepEqual(recount.wrongCounters(), []);
         assertSound(root.backup);
         moves++;

@@ -16,6 +16,7 @@ import { commandVersion, requiredVersion, SPLITS_VERSION } from '../../catalog/v
 import type { Command, CommandOf } from '../../wire/catalog-api.ts';
 import { EXPORT_END, EXPORT_START } from '../../wire/volume-moves.ts';
 import { isLong } from '../long.ts';
+import { everyStep } from './every-step.ts';
 import { SERVERS } from './fixture.ts';
 import { makeDirectory, Pair } from './pair.ts';
 import { registration } from './root.ts';
@@ -141,7 +142,7 @@ test('a directory becomes a volume with all its rows; the volume that had it is 
   assert.equal(rootOf(move.own, 'new'), directory, 'It has its number');
   assert.ok(attached > directory);
   move.forget(5);
-  while (!recount.step(10));
+  everyStep(() => !recount.step(10));
   assert.deepEqual(recount.wrongCounters(), []);
   for (const { backup } of [root, move.own]) assertSound(backup);
   assert.deepEqual(tree(root, move.own), before);
@@ -277,10 +278,7 @@ test('until the volume has moved, paths, renames and the trash are as if nothing
   const up = { kind: 'resolve', ...at('/p/d/up'), follow: true } as const;
   assert.equal(runQuery<'resolve'>(root.backup, up).attributes.inode, root.inode('/p/same'));
   move.visit();
-  move.record();
-  move.copy();
-  move.begin();
-  move.report();
+  move.complete();
   move.forget();
   assertSound(move.own.backup);
   const top = rootOf(move.own, 'new');
@@ -300,10 +298,7 @@ test('a directory is visited to its end, whatever older directories it has', () 
     const move = new Move(root, 'new', '/p');
     move.freeze();
     move.visit(countMax);
-    move.record();
-    move.copy();
-    move.begin();
-    move.report();
+    move.complete();
     move.forget();
     assertSound(move.own.backup);
     assert.deepEqual(
@@ -351,10 +346,7 @@ test('a placement class that is set outside goes with no file; it is inherited b
   const inherited = { kind: 'inherit-placement', inode: root.inode('/p'), after: '', countMax: 10 } as const;
   const waits = root.outcome(inherited);
   assert.ok(waits.kind === 'refused' && waits.code === 'moving', JSON.stringify(waits));
-  move.record();
-  move.copy();
-  move.begin();
-  move.report();
+  move.complete();
   root.done(inherited);
 });
 
@@ -411,7 +403,7 @@ test('a directory that cannot become a volume is refused with the reason', () =>
   assert.match(split('/q'), /has snapshots/);
   root.done({ kind: 'snapshot-remove', volume: 'main', name: 'one' });
   assert.match(split('/q'), /try again/);
-  while (root.done({ kind: 'sweep', countMax: 100 }).more);
+  everyStep(() => root.done({ kind: 'sweep', countMax: 100 }).more);
   new Move(root, 'new', '/p/d').run();
 });
 

@@ -207,6 +207,20 @@ test('a write that may have been executed ends as unknown, a read does not', () 
     await assert.rejects(file.read(0, 1), code('no-majority'));
   }, 400));
 
+test('a command that may have been executed ends as such, also if its last attempt was not', () =>
+  withCluster(async (cluster, client) => {
+    const create = { kind: 'volume-create', name: 'v', replicas: 3, objectBytes: 4096 } as const;
+    let attempts = 0;
+    for (const server of cluster.servers)
+      server.intercept = ({ body }) =>
+        body.includes('"volume-create"')
+          ? { kind: 'problem', code: attempts++ === 0 ? 'no-majority' : 'busy' }
+          : null;
+    await assert.rejects(client.command(create), code('no-majority'));
+    assert.ok(attempts > 1);
+    await assert.rejects(client.command(create), code('busy'));
+  }, 600));
+
 test('a server that hangs delays no operation beyond its time limit', () =>
   withCluster(async (cluster, client) => {
     for (const server of cluster.servers) server.intercept = () => ({ kind: 'hang' });

@@ -10,13 +10,18 @@ import { plant, plantedSources } from '../planted/plant.ts';
 import { catchPlay, ignoreUnhandledErrors, KINDS, RUN_WORDS } from '../planted/planted-catches.ts';
 import { PLANTED, plantedRead } from '../planted/planted-rows.ts';
 import { wantedOf } from './cluster/arguments.ts';
+import { endlessWatch } from './endless-watch.ts';
 import { SCENARIOS } from './scenarios.ts';
 
 const TEST_MS_MAX = 120_000;
 /** The reporter has written everything by then. */
 const EXIT_MS = 2_000;
 
+/** Longer than a test may take: only code that computes without end, which no timer of this thread ends. */
+const ENDLESS_MS = TEST_MS_MAX + 30_000;
+
 before(ignoreUnhandledErrors);
+const begins = await endlessWatch(ENDLESS_MS);
 // Timers and servers of planted code may keep the process alive, so it exits by itself; Node may not have set its exit
 // code by then.
 let [begun, passed] = [0, 0];
@@ -25,6 +30,7 @@ after(() => void setTimeout(() => process.exit(begun > passed ? 1 : undefined), 
 function prove(name: string, run: (context: TestContext) => unknown): void {
   test(name, { timeout: TEST_MS_MAX }, async (context) => {
     begun++;
+    begins(name);
     await run(context);
     passed++;
   });

@@ -7,10 +7,12 @@ import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.security.SecureRandom;
 import java.time.Duration;
-import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /** Named leases of Leasehold over HTTP. Java 17 or later; standard library only. */
@@ -114,28 +116,19 @@ final class LeaseClient {
   private void waitUntilFree(String name, long limitMs) throws InterruptedException {
     Moment end = Moment.now().plus(limitMs);
     HttpRequest request = request("GET", pathOf(name) + "/watch", limitMs).build();
-    Thread waiting = Thread.currentThread();
     try {
       HttpResponse<Stream<String>> answer = http.send(request, HttpResponse.BodyHandlers.ofLines());
       if (answer.statusCode() != 200) {
         answer.body().close();
         throw new IOException("No watch: " + answer.statusCode());
       }
-      // Lines come at least every two seconds; closing the stream ends the watch in time.
-      Thread closer = new Thread(() -> closeAt(end, answer.body(), waiting));
-      closer.setDaemon(true);
-      closer.start();
+      // Another thread reads the lines: the streams of Java before 20 may lose an interrupt.
+      BlockingQueue<Boolean> isReported = new ArrayBlockingQueue<>(1);
       try (Stream<String> lines = answer.body()) {
-        for (Iterator<String> each = lines.iterator(); end.leftMs() > 0 && each.hasNext(); ) {
-          String line = each.next();
-          if (Thread.interrupted()) throw new InterruptedException();
-          // Other lines are the kind of an event, or a heartbeat.
-          if (line.startsWith("data: ") && Json.parseObject(line.substring(6)).get("held") == Boolean.FALSE) break;
-        }
-      } catch (RuntimeException ended) {
-        if (end.leftMs() > 0) useNext();
-      } finally {
-        closer.interrupt();
+        Thread reader = new Thread(() -> isReported.offer(isReportedFree(lines)));
+        reader.setDaemon(true);
+        reader.start();
+        if (isReported.poll(end.leftMs(), TimeUnit.MILLISECONDS) == Boolean.FALSE) useNext();
       }
     } catch (IOException error) {
       useNext();
@@ -145,12 +138,14 @@ final class LeaseClient {
     Thread.sleep(ThreadLocalRandom.current().nextLong(RETRY_MS));
   }
 
-  private static void closeAt(Moment end, Stream<String> lines, Thread waiting) {
+  /** Reads until the lease is free, or the stream ends. */
+  private static boolean isReportedFree(Stream<String> lines) {
     try {
-      while (end.leftMs() > 0 && !waiting.isInterrupted()) Thread.sleep(Math.max(1, Math.min(RETRY_MS, end.leftMs())));
-      lines.close();
-    } catch (InterruptedException finished) {
-      // The watch ended before.
+      // Other lines are the kind of an event, or a heartbeat.
+      return lines.anyMatch(
+          line -> line.startsWith("data: ") && Json.parseObject(line.substring(6)).get("held") == Boolean.FALSE);
+    } catch (RuntimeException ended) {
+      return false;
     }
   }
 
