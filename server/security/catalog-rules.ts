@@ -79,9 +79,11 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'snapshot-create': 'admin',
   'snapshot-remove': 'admin',
   'snapshot-retain': 'admin',
-  // No client reads the contents of a clone's files yet.
-  'clone-create': 'server',
+  'clone-create': 'admin',
   'clone-fill': 'server',
+  'clone-open': 'server',
+  'clone-filled': 'server',
+  'clone-flatten': 'admin',
   sweep: 'server',
 };
 
@@ -99,7 +101,6 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'one-inode' | 'cluster'
   'live-files': 'volume',
   reservations: 'cluster',
   sweeps: 'cluster',
-  clones: 'cluster',
   unfilled: 'cluster',
   'shared-contents': 'cluster',
   volume: 'volume',

@@ -16,6 +16,7 @@ import { CLONES_VERSION, commandVersion } from '../../catalog/versions.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import { isLong } from '../long.ts';
 import {
+  clonesIn,
   copyTree,
   countRows,
   Disks,
@@ -127,7 +128,7 @@ test('a clone, and a snapshot of it, cost the same number of rows for each size'
     return [
       rowsChanged(db, () => world.clone('main', 's', 'copy')),
       rowsChanged(db, () => world.snapshot('copy', 't')),
-      rowsChanged(db, () => assert.equal(runQuery(db, { kind: 'clones' }).clones[0]?.unfilled, 1)),
+      rowsChanged(db, () => assert.equal(clonesIn(runQuery(db, { kind: 'volumes' }))[0]?.unfilled, 1)),
     ];
   });
   assert.deepEqual(costs[0], costs[1]);
@@ -275,7 +276,7 @@ test('a directory with entries is not empty before it is filled, and an empty on
   assert.equal(remove('/none'), 'done');
   assert.equal(fills(), before, 'None was filled for that');
   assert.equal(remove('/full/inner'), 'done');
-  assert.equal(catalog.query({ kind: 'clones' }).clones.length, 0, 'It needs its snapshot no longer');
+  assert.equal(clonesIn(catalog.query({ kind: 'volumes' })).length, 0, 'It needs its snapshot no longer');
   assert.equal(remove('/full'), 'done');
   catalog.run({ kind: 'volume-remove', name: 'copy' });
   catalog.run({ kind: 'snapshot-remove', volume: 'main', name: 's' });
@@ -285,7 +286,7 @@ test('a clone of an empty snapshot is a volume like others', () => {
   const world = new Cloned();
   world.snapshot('main', 's');
   world.clone('main', 's', 'copy');
-  assert.deepEqual(world.catalog.query({ kind: 'clones' }).clones, []);
+  assert.deepEqual(clonesIn(world.catalog.query({ kind: 'volumes' })), []);
   world.catalog.run({ kind: 'snapshot-remove', volume: 'main', name: 's' });
 });
 
@@ -430,7 +431,7 @@ test('snapshots of a clone show what is filled later, and their differences do n
   assert.deepEqual(world.lines('copy@first'), lines, 'Its file is kept for the snapshots');
   for (const name of ['first', 'second']) catalog.run({ kind: 'snapshot-remove', volume: 'copy', name });
   world.collect();
-  assert.deepEqual(catalog.query({ kind: 'clones' }).clones, []);
+  assert.deepEqual(clonesIn(catalog.query({ kind: 'volumes' })), []);
 });
 
 test('filling counts against the quotas of the clone, which do not refuse it', () => {
@@ -623,9 +624,9 @@ class Twins {
     } else if (choice < 10 && snapshots.size > 0) {
       const name = this.random.pick([...snapshots]);
       const remove = { kind: 'snapshot-remove', volume, name } as const;
-      const isNeeded = this.lazy.catalog
-        .query({ kind: 'clones' })
-        .clones.some(({ source, snapshot }) => source === volume && snapshot === name);
+      const isNeeded = clonesIn(this.lazy.catalog.query({ kind: 'volumes' })).some(
+        ({ source, snapshot }) => source === volume && snapshot === name,
+      );
       if (isNeeded) {
         assert.equal(
           outcomeOf(() => this.lazy.catalog.run(remove)),
@@ -733,7 +734,7 @@ for (let seed = 1; seed <= SEEDS; seed++) {
     twins.prepare();
     for (let step = 0; step < 120; step++) twins.step();
     assertSound(twins.lazy.catalog.db);
-    const { unfilled } = twins.lazy.catalog.query({ kind: 'clones' }).clones[0] ?? { unfilled: 0 };
+    const { unfilled } = clonesIn(twins.lazy.catalog.query({ kind: 'volumes' }))[0] ?? { unfilled: 0 };
     total.set('unfilled', (total.get('unfilled') ?? 0) + unfilled);
     twins.check();
     twins.end();

@@ -124,7 +124,6 @@ const QUERIES: readonly Row[] = [
   ['snapshots', { volume: 'main' }, 'volume main'],
   ['snapshot-changes', { volume: 'main', from: 1, to: 2, after: null }, 'volume main'],
   ['sweeps', {}, 'every'],
-  ['clones', {}, 'root'],
   ['unfilled', { volume: 'main' }, 'root'],
   ['shared-contents', { inode: 8 }, [8]],
   ['live-files', { volume: 'main' }, 'volume main'],
