@@ -91,6 +91,10 @@ export class CloneTables {
     );
   }
 
+  get isEmpty(): boolean {
+    return this.#statements.get('SELECT 1 FROM clones LIMIT 1') === undefined;
+  }
+
   ofVolume(volume: number): CloneRow | undefined {
     return this.#statements.get<CloneRow>(`SELECT ${CLONE_COLUMNS} FROM clones WHERE volume = ?`, volume);
   }

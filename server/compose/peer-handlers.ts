@@ -5,7 +5,7 @@ import { BACKUP_CREATE_CALL, CREATE_CALL, SYNCED_CREATE_CALL } from '../file/cre
 import type { FirstContents } from '../file/first-contents.ts';
 import { AGREE_CALL, AGREE_SYNCED_CALL, type QuorumReads } from '../file/quorum-reads.ts';
 import type { ReplicaHost } from '../file/replica-host.ts';
-import { COPY_CALL, type SharedCopies } from '../file/shared-copies.ts';
+import type { SharedCopies } from '../file/shared-copies.ts';
 import { PREPARE_CALL, SUCCEED_CALL, type Succession } from '../file/succession.ts';
 import { UNLOCKED_CALL, type UnlockedEnds } from '../file/unlocked-ends.ts';
 import type { Observer } from '../live/observer.ts';
@@ -17,6 +17,7 @@ import { DISK_CALL, type FullDisks } from '../process/full-disks.ts';
 import { REPAIR_CALL } from '../repair/repair-call.ts';
 import type { Repairer } from '../repair/repairer.ts';
 import type { Scrubber } from '../repair/scrubber.ts';
+import { COPY_CALL } from '../routing/copy-call.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { CHANNEL_LEASE, CHANNEL_NAMED_LEASE, type TransportHandlers } from '../transport/transport.ts';
 

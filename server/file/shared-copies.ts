@@ -4,16 +4,13 @@ import type { FileId, ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import { copyEpoch, FIRST_COUNTER } from '../../replica/create-with-contents.ts';
 import type { View } from '../../replica/view.ts';
-import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 import type { ContentVersion, SharedContents } from '../../wire/catalog-api.ts';
 import type { FileExtent, Whence } from '../../wire/http-api.ts';
 import { bounded } from '../process/bounded.ts';
+import { type CopyState, decodeCopyCall, encodeCopyAnswer } from '../routing/copy-call.ts';
 import { crc32Of } from '../storage/checksum.ts';
 import type { FetchedObject, FirstState } from '../storage/store.ts';
 import type { FileCopy, ReplicaHost } from './replica-host.ts';
-
-/** The call by which a server is asked to copy the contents of a file that is to have it as a member. */
-export const COPY_CALL = 'copy-shared';
 
 /** A copy that takes longer is asked for again. */
 const ANSWER_MS_MAX = 5_000;
@@ -22,10 +19,6 @@ const BUSY_RETRY_MS = 200;
 const READ_BYTES = 1024 * 1024;
 /** While a copy is made, the contents move at most once: to the file that preserves them. */
 const LOCATIONS_MAX = 3;
-
-/** `not-needed`: the file has contents of its own, or this server is none of its first members. */
-export type CopyState = (typeof COPY_STATES)[number];
-const COPY_STATES = ['copied', 'copying', 'not-needed'] as const;
 
 export interface SharedCopiesParts {
   readonly self: ServerId;
@@ -50,7 +43,7 @@ export class SharedCopies {
   }
 
   async serve(payload: Uint8Array): Promise<Uint8Array> {
-    return encodeState(await this.copy(decodeCopyCall(payload)));
+    return encodeCopyAnswer(await this.copy(decodeCopyCall(payload)));
   }
 
   /** Begins a copy, or waits a while for the one in progress; it continues without a caller. */
@@ -173,28 +166,4 @@ function* objectsOf(bytes: Uint8Array, first: number, objectBytes: number): Gene
     };
     yield { entry, bytes: part };
   }
-}
-
-export function encodeCopyCall(file: FileId): Uint8Array {
-  return new ByteWriter(8).uint53(file).finish();
-}
-
-function decodeCopyCall(bytes: Uint8Array): FileId {
-  const reader = new ByteReader(bytes);
-  const file = reader.uint53() as FileId;
-  reader.end();
-  return file;
-}
-
-function encodeState(state: CopyState): Uint8Array {
-  return new ByteWriter(1).uint8(COPY_STATES.indexOf(state)).finish();
-}
-
-export function decodeCopyAnswer(bytes: Uint8Array): CopyState {
-  const reader = new ByteReader(bytes);
-  const code = reader.uint8();
-  reader.end();
-  const state = COPY_STATES[code];
-  if (state === undefined) throw new MalformedError(`A copy in state ${code}`);
-  return state;
 }

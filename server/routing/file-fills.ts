@@ -2,8 +2,8 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { World } from '../../base/world.ts';
-import type { CopyState } from '../file/shared-copies.ts';
 import { bounded } from '../process/bounded.ts';
+import type { CopyState } from './copy-call.ts';
 
 /** A file with contents of its own after that is one whose copies another server has completed. */
 const ATTEMPTS_MAX = 3;

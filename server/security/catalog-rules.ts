@@ -134,7 +134,7 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'one-inode' | 'cluster'
 };
 
 /** Kinds of requests whose `name` is a volume's. */
-const NAMING_VOLUMES = /^(volume|volume-.*|catalog-(create|remove))$/;
+const NAMING_VOLUMES = /^(volume|volume-.*|catalog-(create|remove)|clone-(create|flatten))$/;
 
 export interface AccessTargets {
   readonly volumes: readonly string[];

@@ -1,6 +1,6 @@
 /**
- * Goal: a file of a clone gets contents of its own before its first change, whatever the change, and whoever ends
- * meanwhile: the change is made to the snapshot's contents, and neither the source nor its snapshot changes. Real
+ * Goal: a file of a clone gets contents of its own before its first change, whatever the change, and even if a server
+ * ends meanwhile: the change is made to the snapshot's contents, and neither the source nor its snapshot changes. Real
  * processes.
  */
 import assert from 'node:assert/strict';
