@@ -16,7 +16,7 @@ import type { DataFolder } from './data-folder.ts';
 import type { DatabaseMark } from './database-mark.ts';
 import { DirectWrites, type DirectWritesOptions } from './direct-writes.ts';
 import { FailureState } from './failure-state.ts';
-import { isDamage, storageError } from './failures.ts';
+import { isDamage, isNoSpace, storageError } from './failures.ts';
 import { diskFileOps, type FileOps } from './file-ops.ts';
 import { Gate } from './gate.ts';
 import { IndexDatabase } from './index-database.ts';
@@ -75,6 +75,9 @@ export class DiskStore implements FileStore {
   readonly #reader: ObjectReader;
   readonly #files = new RecentMap<FileId, ReplicaFile>();
   readonly #uncommitted = new Set<FileId>();
+  /** Replicas without a state that a full disk has refused to delete. */
+  readonly #undiscarded = new Map<FileId, ReplicaFile>();
+  readonly #discards = new Map<FileId, Promise<void>>();
   /** Removals in progress: until they commit, the index lists their replicas. */
   #removals = 0;
   readonly #unfinishedPreserves: UnfinishedPreserves;
@@ -232,6 +235,8 @@ export class DiskStore implements FileStore {
   /** Creates an empty replica, in the background, unless there is one. @throws `busy` while an old one is removed */
   create(file: FileId, view: View, objectBytes: number, trust: NewTrust = 'intact'): void {
     this.#check();
+    const undiscarded = this.#undiscarded.get(file);
+    if (undiscarded !== undefined) void this.#discard(undiscarded);
     if (this.#files.get(file)?.removed === true) {
       throw new ServiceError('busy', `Cannot create file ${file}: an earlier replica is being removed`);
     }
@@ -294,6 +299,13 @@ export class DiskStore implements FileStore {
   ): Promise<void> {
     this.#check();
     assert(this.#find(file) === null, 'A file that is created with a state has no replica here');
+    const undiscarded = this.#undiscarded.get(file);
+    if (undiscarded !== undefined) await this.#discard(undiscarded);
+    if (this.#undiscarded.has(file))
+      throw new ServiceError(
+        'no-space',
+        `Cannot create file ${file}: no space to remove what an attempt has left`,
+      );
     const { objectBytes } = attributes;
     const empty = fileStateNew(view, objectBytes, this.#folder.startCounter);
     const promised = { ...empty, record: { ...empty.record, promised: epoch } };
@@ -315,12 +327,20 @@ export class DiskStore implements FileStore {
       await replica.submit({ kind: 'install', epoch, seq: 1, sessions: record.sessions, base });
     } catch (error) {
       if (!this.#closed && !this.#failure.failed) await this.#discard(replica);
-      throw error;
+      throw storageError(`Cannot create file ${file}`, error);
     }
   }
 
   /** Deletes a replica of which no state was committed. */
-  async #discard(replica: ReplicaFile): Promise<void> {
+  #discard(replica: ReplicaFile): Promise<void> {
+    const known = this.#discards.get(replica.id);
+    if (known !== undefined) return known;
+    const discard = this.#discardOnce(replica).finally(() => this.#discards.delete(replica.id));
+    this.#discards.set(replica.id, discard);
+    return discard;
+  }
+
+  async #discardOnce(replica: ReplicaFile): Promise<void> {
     const file = replica.id;
     replica.removed = true;
     try {
@@ -328,10 +348,12 @@ export class DiskStore implements FileStore {
       await this.#containers.unlink(file);
       await this.#index.commit(() => this.#index.forgetRemoved(file));
     } catch (cause) {
-      // On a full disk, as `remove`: until a retry or the next start, no empty replica of its number is created.
-      if (!(cause instanceof ServiceError)) this.#failure.set(cause);
+      // Until a retry or the next start, no other replica of its number is created.
+      if (isNoSpace(cause)) this.#undiscarded.set(file, replica);
+      else this.#failure.set(cause);
       return;
     }
+    this.#undiscarded.delete(file);
     this.#uncommitted.delete(file);
     this.#files.delete(file);
     this.recordChanges.report(file, false);

@@ -839,3 +839,22 @@ test('the seeds did what they are for', () => {
   assert.ok(seen('cloned') > SEEDS + SEEDS / 4, `Some clones are of clones: ${seen('cloned')}`);
   assert.ok(seen('done') > 10 * SEEDS && seen('refused') > 20 * SEEDS, `${seen('done')} ${seen('refused')}`);
 });
+
+test('servers of a release without clones are refused while there are some', () => {
+  const world = new Cloned();
+  const { catalog } = world;
+  const earlier = (): string =>
+    outcomeOf(() => {
+      const space = { freeBytes: 1, totalBytes: 2, commandsVersion: CLONES_VERSION - 1 };
+      catalog.run({
+        kind: 'server-register',
+        ...{ id: 's1', url: 'http://s1', zone: 'z', storageId: 'a', ...space },
+      });
+    });
+  catalog.run({ kind: 'server-add', id: 's1', url: 'http://s1', zone: 'z' });
+  assert.notEqual(earlier(), 'bad-request');
+  world.file('/f');
+  world.snapshot('main', 's');
+  world.clone('main', 's', 'copy');
+  assert.equal(earlier(), 'bad-request');
+});
