@@ -244,6 +244,32 @@ test('a command that needs a directory has no effect, beside others of its batch
   );
 });
 
+test('files created with contents in a directory that is not filled replace no entry', () => {
+  const world = new Cloned();
+  const { catalog } = world;
+  world.file('/f');
+  world.snapshot('main', 's');
+  const parent = world.clone('main', 's', 'copy');
+  const members = ['s1', 's2', 's3'];
+  const reserved = { owner: 1, count: 2, members: [members], volume: 'copy' };
+  const { first } = catalog.run({ kind: 'reserve-inodes', ...reserved });
+  const node = { parent, mode: 0o644, ...OWNER, sizeBytes: 5, contents: { epoch: 1, seq: 1 } };
+  const { files } = catalog.run({
+    ...{ kind: 'bear', owner: 1, replicas: members, objectBytes: 4096 },
+    files: [
+      { ...node, name: 'f', inode: first },
+      { ...node, name: 'g', inode: first + 1 },
+    ],
+  });
+  const refused = files[first] ?? {};
+  assert.equal('code' in refused && refused.code, 'exists');
+  assert.deepEqual(
+    catalog.entries(parent).map(({ name }) => name),
+    ['f', 'g'],
+  );
+  assertSound(catalog.db);
+});
+
 test('what has more entries than a slice ends after exactly that many', () => {
   const world = new Cloned();
   for (const name of ['a', 'b']) world.file(`/${name}`);
