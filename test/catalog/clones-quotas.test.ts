@@ -63,7 +63,7 @@ class Twins {
   readonly copy = new World();
   readonly random: Prng;
   readonly counts = new Map<string, number>();
-  readonly #recount: Recount;
+  #recount: Recount;
   /** Clones by name, with their snapshots, and the time from which on both have the same times. */
   readonly #volumes = new Map<string, { readonly snapshots: Set<string>; readonly sinceNs: bigint }>();
   #serial = 0;
@@ -81,7 +81,7 @@ class Twins {
     const at = (path: string) => ({ volume: 'main', path });
     const owner = { mode: 0o755, ...OWNER };
     const directories = [''];
-    for (let index = 0; index < 12; index++) {
+    for (let index = 0; index < 20; index++) {
       const path = `${this.random.pick(directories)}/${this.random.pick(NAMES)}`;
       const made = outcomeOf(() => catalog.run({ kind: 'make-directory', place: at(path), ...owner }));
       if (made === 'done') directories.push(path);
@@ -104,7 +104,9 @@ class Twins {
     // While a walk is under way, its part of the tree counts against another quota.
     if (countRows(catalog.db, "quota_walks WHERE phase <> 'refused'") === 0) assertSound(catalog.db);
     assertNamesCounted(catalog);
-    this.#recount.step(1);
+    if (!this.#recount.step(9)) return;
+    assert.deepEqual(this.#recount.wrongCounters(), []);
+    this.#recount = new Recount(catalog.db);
   }
 
   /** The walks end, and everything is filled. */
@@ -165,7 +167,7 @@ class Twins {
       const walk = () =>
         this.lazy.catalog.run({ kind: 'walk-quotas', countMax: this.random.integer(1, 3) }).more;
       everyStep(() => walk() && isWhole);
-    } else if (choice < 46) this.#fillSome(volume);
+    } else if (choice < 52) this.#fillSome(volume);
     else this.#changeTree(volume);
     for (const phase of this.lazy.catalog.db.prepare('SELECT phase FROM quota_walks').pluck().all())
       this.#count(`${phase}`);

@@ -307,6 +307,44 @@ test('a directory with entries is not empty before it is filled, and an empty on
   catalog.run({ kind: 'snapshot-remove', volume: 'main', name: 's' });
 });
 
+test('a clone of a clone that nobody used fills nothing, and is filled from both', () => {
+  const world = new Cloned();
+  const { catalog } = world;
+  world.directory('/d');
+  world.directory('/d/e');
+  world.file('/d/e/f');
+  world.snapshot('main', 's');
+  const then = world.lines('main@s');
+  world.clone('main', 's', 'copy');
+  world.snapshot('copy', 't');
+  world.clone('copy', 't', 'second');
+  assert.equal(catalog.fills, 0);
+  catalog.at('second', '/d');
+  assert.equal(catalog.fills, 2, 'The roots of both');
+  assert.deepEqual(world.lines('second'), then);
+  assert.equal(catalog.at('copy@t', '/d/e/f').shared, undefined, 'Its contents are those of `source`');
+  assertSound(catalog.db);
+});
+
+test('a clone has the placement of its source, and what is filled in a directory has its class', () => {
+  const world = new Cloned();
+  const { catalog } = world;
+  world.directory('/d');
+  world.directory('/d/e');
+  world.file('/d/f');
+  catalog.run({ kind: 'symlink', place: { volume: 'main', path: '/d/l' }, target: 'f', ...OWNER });
+  world.snapshot('main', 's');
+  catalog.run({ kind: 'volume-set', name: 'main', labels: ['ssd'], zones: ['z'], policy: 'all' });
+  world.clone('main', 's', 'copy');
+  const { volume } = catalog.query({ kind: 'volume', name: 'copy' });
+  assert.deepEqual([volume.labels, volume.zones, volume.policy], [['ssd'], ['z'], 'all']);
+  const { inode } = catalog.at('copy', '/d');
+  catalog.run({ kind: 'set-placement', inode, class: { labels: [], zones: [], replicas: 2 } });
+  const placements = ['e', 'f', 'l'].map((name) => catalog.at('copy', `/d/${name}`).placement);
+  assert.deepEqual(placements, [inode, inode, undefined]);
+  assertSound(catalog.db);
+});
+
 test('a clone of an empty snapshot is a volume like others', () => {
   const world = new Cloned();
   world.snapshot('main', 's');
