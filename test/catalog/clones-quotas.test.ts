@@ -141,6 +141,8 @@ class Twins {
     for (const table of ['clones', 'unfilled', 'clone_names', 'directory_quotas', 'quota_walk_files'])
       assert.equal(countRows(catalog.db, table), 0, table);
     assertSound(catalog.db);
+    for (const world of [this.lazy, this.copy])
+      for (const db of [world.catalog.db, world.catalog.other]) db.close();
   }
 
   #change(): void {
@@ -228,7 +230,7 @@ class Twins {
   #changeTree(volume: string): void {
     const { random } = this;
     const chosen = { kind: random.integer(0, 15), chance: random.next(), size: random.integer(0, 900) };
-    const places = [this.#path(volume), this.#path(volume)] as const;
+    const places = [this.#path(volume), this.#target(volume)] as const;
     const lazy = outcomeOf(() => change(this.lazy, chosen, places));
     this.#count(lazy);
     if (BY_QUOTA.includes(lazy)) return;
@@ -246,6 +248,14 @@ class Twins {
       return { volume, path: this.random.pick(existing).path };
     const { path } = this.random.pick(known.filter(({ kind }) => kind === KIND_DIRECTORY));
     return { volume, path: `${path}/${this.random.pick([...NAMES, 'f', 'g'])}` };
+  }
+
+  /** A path as above, or one in a directory with a quota. */
+  #target(volume: string): Spot {
+    const list = { kind: 'directory-quotas', volume, after: 0, countMax: 100 } as const;
+    const paths = this.lazy.catalog.query(list).quotas.flatMap(({ path }) => path ?? []);
+    if (paths.length === 0 || this.random.chance(0.6)) return this.#path(volume);
+    return { volume, path: `${this.random.pick(paths)}/${this.random.pick(NAMES)}` };
   }
 
   #cloneBoth(volume: string, snapshot: string, name: string): void {
