@@ -612,6 +612,25 @@ test('tables of the version before get those of clones', () => {
   assert.deepEqual([...dumpCatalog(db)], made);
 });
 
+test('a snapshot from before the upgrade is cloned after it', () => {
+  const world = new Cloned();
+  const { catalog } = world;
+  world.directory('/d');
+  const inode = world.file('/d/f');
+  catalog.run({ kind: 'link', inode, place: { volume: 'main', path: '/g' } });
+  world.snapshot('main', 's');
+  const then = world.lines('main@s');
+  catalog.run({ kind: 'unlink', place: { volume: 'main', path: '/d/f' } });
+  for (const db of [catalog.db, catalog.other]) {
+    asVersion15(db);
+    ensureSchema(db);
+  }
+  world.clone('main', 's', 'copy');
+  assert.deepEqual(world.lines('copy'), then);
+  catalog.assertReplicasEqual();
+  assertSound(catalog.db);
+});
+
 /** Random commands in clones, and the same in their copies. */
 class Twins {
   readonly lazy = new Cloned();
