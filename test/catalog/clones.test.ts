@@ -307,7 +307,7 @@ test('a directory with entries is not empty before it is filled, and an empty on
   catalog.run({ kind: 'snapshot-remove', volume: 'main', name: 's' });
 });
 
-test('a clone of a clone that nobody used fills nothing, and is filled from both', () => {
+test('a clone of an unused clone fills nothing, and is filled from both', () => {
   const world = new Cloned();
   const { catalog } = world;
   world.directory('/d');
