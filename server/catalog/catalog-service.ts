@@ -128,7 +128,7 @@ const SEEN_BEFORE: { readonly [Kind in Command['kind']]?: Seen } = {
   'catalog-create': 'servers',
   'volume-move': 'servers',
   'volume-split': 'servers',
-  // Nor the contents of files of clones.
+  // Nor contents that a file shares with a snapshot, which any of them may have to copy.
   'clone-create': 'servers',
   // Nor do they find paths through attached volumes. While one is attached, the root catalog registers none of them.
   'volume-attach': 'servers-until-attached',
