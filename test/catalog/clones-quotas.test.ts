@@ -178,8 +178,7 @@ class Twins {
   #removeSnapshot(volume: string, snapshots: Set<string>): void {
     const name = this.random.pick([...snapshots]);
     const remove = { kind: 'snapshot-remove', volume, name } as const;
-    const { clones } = this.lazy.catalog.query({ kind: 'clones' });
-    const isNeeded = clones.some(({ source, snapshot }) => source === volume && snapshot === name);
+    const isNeeded = clonesOf(this.lazy.catalog.db, volume).includes(name);
     const outcome = outcomeOf(() => this.lazy.catalog.run(remove));
     assert.equal(outcome, isNeeded ? 'precondition-failed' : 'done');
     if (isNeeded) return;
@@ -205,9 +204,14 @@ class Twins {
 
   /** A directory that is not filled; null if there is none. */
   #unfilled(volume: string): number | null {
-    const { inodes } = this.lazy.catalog.query({ kind: 'unfilled', volume, after: 0, countMax: 1_000 });
-    const directories = inodes.filter(({ kind }) => kind === 'directory');
-    return directories.length === 0 ? null : this.random.pick(directories).inode;
+    const inodes = this.lazy.catalog.db
+      .prepare(
+        `SELECT u.inode FROM unfilled u JOIN inodes i ON i.id = u.inode JOIN volumes v ON v.id = u.volume
+         WHERE v.name = ? AND i.kind = ? ORDER BY u.inode`,
+      )
+      .pluck()
+      .all(volume, KIND_DIRECTORY) as number[];
+    return inodes.length === 0 ? null : this.random.pick(inodes);
   }
 
   #directory(volume: string): number | null {
@@ -280,8 +284,7 @@ class Twins {
   /** A volume that no clone is of any more. */
   #removeOne(): void {
     const volume = this.random.pick([...this.#volumes.keys()]);
-    const { clones } = this.lazy.catalog.query({ kind: 'clones' });
-    if (this.#volumes.size === 1 || clones.some(({ source }) => source === volume)) return;
+    if (this.#volumes.size === 1 || clonesOf(this.lazy.catalog.db, volume).length > 0) return;
     for (const world of [this.lazy, this.copy]) this.#removeVolume(world, volume);
     this.#volumes.delete(volume);
     this.#count('volume removed');
@@ -376,6 +379,17 @@ function pathsIn(db: CatalogDatabase, volume: string): { readonly path: string; 
 
 function linesIn({ catalog, disks }: World, name: string, sinceNs: bigint): string[] {
   return linesOf(treeOf(catalog, disks, name), sinceNs);
+}
+
+/** Snapshots of the volume that clones need. */
+function clonesOf(db: CatalogDatabase, volume: string): unknown[] {
+  return db
+    .prepare(
+      `SELECT s.name FROM clones c JOIN volumes v ON v.id = c.source
+       JOIN snapshots s ON s.volume = c.source AND s.serial = c.serial WHERE v.name = ?`,
+    )
+    .pluck()
+    .all(volume);
 }
 
 function countedByQuota(db: CatalogDatabase): unknown {
