@@ -7,6 +7,8 @@ export interface CloneRow {
   readonly source: number;
   readonly serial: number;
   readonly unfilled: number;
+  /** 1 if all of it is to be filled. */
+  readonly flattens: number;
 }
 
 /** A directory or file of a clone that needs its origin, which the snapshot shows. */
@@ -16,6 +18,8 @@ export interface UnfilledRow {
   readonly origin: number;
   /** Of a directory: the last name that was copied. */
   readonly position: string;
+  /** Of a file: the servers that copy its contents, separated by commas; '' before its first change. */
+  readonly members: string;
 }
 
 /**
@@ -32,8 +36,8 @@ export class UnfilledDirectory extends Error {
   }
 }
 
-const UNFILLED_COLUMNS = 'inode, volume, origin, position';
-const CLONE_COLUMNS = 'volume, source, serial, unfilled';
+const UNFILLED_COLUMNS = 'inode, volume, origin, position, members';
+const CLONE_COLUMNS = 'volume, source, serial, unfilled, flattens';
 
 /** Volumes that are clones of snapshots, and what they still share with them: docs/design/clones.md. */
 export class CloneTables {
@@ -59,15 +63,36 @@ export class CloneTables {
     );
   }
 
-  unfilledOfVolume(volume: number, after: number, countMax: number): UnfilledRow[] {
+  /** What is to be filled although no one needs it: files whose copies have begun, and all of some clones. */
+  toFill(after: number, countMax: number): UnfilledRow[] {
+    const volumes = this.#statements.all<{ volume: number }>('SELECT volume FROM clones WHERE flattens = 1');
+    const found = [
+      this.#unfilledAfter("members <> ''", after, countMax),
+      ...volumes.map(({ volume }) => this.#unfilledAfter('volume = ?', after, countMax, volume)),
+    ];
+    const rows = new Map(found.flat().map((row) => [row.inode, row]));
+    return [...rows.values()].sort((a, b) => a.inode - b.inode).slice(0, countMax);
+  }
+
+  #unfilledAfter(condition: string, after: number, countMax: number, ...values: number[]): UnfilledRow[] {
     return this.#statements.all<UnfilledRow>(
-      `SELECT ${UNFILLED_COLUMNS} FROM unfilled WHERE volume = ? AND inode > ? ORDER BY inode LIMIT ?`,
-      ...[volume, after, countMax],
+      `SELECT ${UNFILLED_COLUMNS} FROM unfilled WHERE ${condition} AND inode > ? ORDER BY inode LIMIT ?`,
+      ...[...values, after, countMax],
     );
   }
 
-  all(): CloneRow[] {
-    return this.#statements.all<CloneRow>(`SELECT ${CLONE_COLUMNS} FROM clones ORDER BY volume`);
+  /** Whether a server is to copy contents of files. */
+  areCopiedTo(server: string): boolean {
+    return (
+      this.#statements.get(
+        "SELECT 1 FROM unfilled WHERE members <> '' AND INSTR(',' || members || ',', ?) > 0 LIMIT 1",
+        `,${server},`,
+      ) !== undefined
+    );
+  }
+
+  get isEmpty(): boolean {
+    return this.#statements.get('SELECT 1 FROM clones LIMIT 1') === undefined;
   }
 
   ofVolume(volume: number): CloneRow | undefined {
@@ -82,17 +107,26 @@ export class CloneTables {
     );
   }
 
-  create({ volume, source, serial }: Omit<CloneRow, 'unfilled'>): void {
-    this.#statements.run('INSERT INTO clones VALUES (?, ?, ?, 0)', volume, source, serial);
+  create({ volume, source, serial }: Pick<CloneRow, 'volume' | 'source' | 'serial'>): void {
+    this.#statements.run('INSERT INTO clones VALUES (?, ?, ?, 0, 0)', volume, source, serial);
+  }
+
+  flatten(volume: number): void {
+    this.#statements.run('UPDATE clones SET flattens = 1 WHERE volume = ?', volume);
   }
 
   add(volume: number, inode: number, origin: number): void {
-    this.#statements.run("INSERT INTO unfilled VALUES (?, ?, ?, '')", inode, volume, origin);
+    this.#statements.run("INSERT INTO unfilled VALUES (?, ?, ?, '', '')", inode, volume, origin);
     this.#statements.run('UPDATE clones SET unfilled = unfilled + 1 WHERE volume = ?', volume);
   }
 
   setPosition(directory: number, position: string): void {
     this.#statements.run('UPDATE unfilled SET position = ? WHERE inode = ?', position, directory);
+  }
+
+  /** @param members of the first view of a file, separated by commas: they never change */
+  setMembers(file: number, members: string): void {
+    this.#statements.run('UPDATE unfilled SET members = ? WHERE inode = ?', members, file);
   }
 
   /** The inode needs its origin no longer; the last one of a volume makes that a volume like others. */

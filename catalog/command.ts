@@ -15,7 +15,7 @@ import { UnfilledDirectory } from './clone-tables.ts';
 import { noteAccesses } from './commands/accesses.ts';
 import { volumeAttach, volumeDetach } from './commands/attachments.ts';
 import { catalogBegin, catalogClose, extendNumbers, followServers } from './commands/catalog-lifecycle.ts';
-import { cloneCreate, cloneFill } from './commands/clones.ts';
+import { cloneCreate, cloneFill, cloneFilled, cloneFlatten, cloneOpen } from './commands/clones.ts';
 import { createFilesWithContents, reserveInodes, voidInodes } from './commands/create-with-contents.ts';
 import { setQuota } from './commands/directory-quotas.ts';
 import {
@@ -482,6 +482,12 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return cloneCreate(tables, command);
     case 'clone-fill':
       return cloneFill(tables, command);
+    case 'clone-open':
+      return cloneOpen(tables, command);
+    case 'clone-filled':
+      return cloneFilled(tables, command);
+    case 'clone-flatten':
+      return cloneFlatten(tables, command);
     case 'sweep':
       return sweep(tables, command);
     default:

@@ -326,6 +326,13 @@ export class InodeTables {
     this.#statements.run('UPDATE inodes SET view = ?, replicas = ? WHERE id = ?', view, replicas, inode.id);
   }
 
+  /** A file without servers gets those of its first view. @param replicas server ids, separated by commas */
+  setFirstView(id: number, replicas: string): void {
+    this.#changes.touch(id);
+    this.#placements.add(id, replicas);
+    this.#statements.run('UPDATE inodes SET view = 1, replicas = ? WHERE id = ?', replicas, id);
+  }
+
   setWanted(id: number, wanted: number): void {
     this.#changes.touch(id);
     this.#statements.run('UPDATE inodes SET wanted = ? WHERE id = ?', wanted, id);

@@ -115,11 +115,9 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
         garbage: hasGarbage(tables),
         ...(tables.retentions.hasDates() ? { retains: true } : {}),
       };
-    case 'clones':
-      return { clones: tables.clones.all().map((row) => cloneInfoOf(tables, row)) };
     case 'unfilled': {
       const { after, countMax } = query;
-      const rows = tables.clones.unfilledOfVolume(volumeOf(tables, query.volume).id, after, countMax);
+      const rows = tables.clones.toFill(after, countMax);
       const inodes = rows.map(({ inode }) => ({
         inode,
         kind: kindName(tables.inodes.existing(inode).kind),
@@ -127,12 +125,16 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       return { inodes, next: rows.length < countMax ? null : (rows.at(-1)?.inode ?? null) };
     }
     case 'shared-contents': {
-      const { id, kind, contentsEpoch, contentsSeq } = inodeOf(tables, query.inode);
-      if (kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${id} is no file`);
-      const row = tables.clones.unfilled(id);
-      const own = { source: id, contentsEpoch, contentsSeq };
-      const at = row === undefined ? own : sharedContents(tables, row);
-      return { source: at.source, contents: { epoch: at.contentsEpoch, seq: at.contentsSeq } };
+      const own = inodeOf(tables, query.inode);
+      if (own.kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${own.id} is no file`);
+      const row = tables.clones.unfilled(own.id);
+      const at = row === undefined ? { ...own, source: own.id } : sharedContents(tables, row);
+      const { source, sizeBytes, modifiedNs, contentsEpoch: epoch, contentsSeq: seq } = at;
+      const members = row === undefined || row.members === '' ? [] : row.members.split(',');
+      return {
+        ...{ source, contents: { epoch, seq }, sizeBytes, modifiedNs },
+        ...{ objectBytes: own.objectBytes, members },
+      };
     }
     case 'live-files':
       return { inodes: tables.inodeLists.live(volumeOf(tables, query.volume).id, query.countMax) };
@@ -260,15 +262,15 @@ function resolved(tables: Tables, { volume, path, ...how }: QueryOf<'resolve'>):
 
 function cloneInfoOf(
   { volumes, snapshots }: Tables,
-  { volume, source, serial, unfilled }: CloneRow,
+  { source, serial, unfilled, flattens }: CloneRow,
 ): CloneInfo {
   const snapshot = snapshots.bySerial(source, serial);
   assert(snapshot !== undefined, 'A snapshot is not removed while clones need it');
   return {
-    volume: volumes.row(volume).name,
     source: volumes.row(source).name,
     snapshot: snapshot.name,
     unfilled,
+    flattens: flattens === 1,
   };
 }
 
@@ -349,6 +351,12 @@ function listedVolume(tables: Tables, row: VolumeRow): VolumeInfo {
   return { ...shownVolume(tables, row), ...(fullDirectories === 0 ? {} : { fullDirectories }) };
 }
 
-function shownVolume({ own }: Tables, row: VolumeRow): VolumeInfo {
-  return { ...volumeInfoOf(row), ...(own.isRoot ? {} : { catalog: own.number }) };
+function shownVolume(tables: Tables, row: VolumeRow): VolumeInfo {
+  const { own, clones } = tables;
+  const clone = clones.ofVolume(row.id);
+  return {
+    ...volumeInfoOf(row),
+    ...(own.isRoot ? {} : { catalog: own.number }),
+    ...(clone === undefined ? {} : { clone: cloneInfoOf(tables, clone) }),
+  };
 }

@@ -638,7 +638,9 @@ const CLONES = `
     volume    INTEGER PRIMARY KEY,
     source    INTEGER NOT NULL,
     serial    INTEGER NOT NULL,
-    unfilled  INTEGER NOT NULL
+    unfilled  INTEGER NOT NULL,
+    -- 1 if all of it is to be filled
+    flattens  INTEGER NOT NULL DEFAULT 0
   ) STRICT;
   CREATE INDEX clones_of ON clones (source, serial);
   -- directories whose entries, and files whose contents, are still those of an inode that the snapshot shows
@@ -647,9 +649,12 @@ const CLONES = `
     volume    INTEGER NOT NULL,
     origin    INTEGER NOT NULL,
     -- of a directory: the last name that was copied
-    position  TEXT NOT NULL COLLATE BINARY
+    position  TEXT NOT NULL COLLATE BINARY,
+    -- of a file: the servers that copy its contents, separated by commas; '' before its first change
+    members   TEXT NOT NULL COLLATE BINARY DEFAULT ''
   ) STRICT;
   CREATE INDEX unfilled_of_volume ON unfilled (volume, inode);
+  CREATE INDEX unfilled_opened ON unfilled (inode) WHERE members <> '';
   -- copies of inodes with several names, while names are to come
   CREATE TABLE clone_names (
     volume  INTEGER NOT NULL,

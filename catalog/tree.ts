@@ -26,14 +26,17 @@ export interface ShownRow extends InodeRow {
 /** The file that has the contents, and their version there. */
 type ContentsLocation = Required<Pick<ShownRow, 'source' | 'contentsEpoch' | 'contentsSeq'>>;
 
+/** The contents of a shared file, as the snapshot has them. */
+type SharedLocation = ContentsLocation & Pick<ShownRow, 'sizeBytes' | 'modifiedNs'>;
+
 /** Where the contents of a file of a clone are, while it has none of its own. */
-export function sharedContents(tables: Tables, { volume, origin }: UnfilledRow): ContentsLocation {
+export function sharedContents(tables: Tables, { volume, origin }: UnfilledRow): SharedLocation {
   const clone = tables.clones.ofVolume(volume);
   assert(clone !== undefined, 'An unfilled inode is of a clone');
   const row = new SnapshotTree(tables, clone.serial).inode(origin);
   assert(row !== undefined, 'A snapshot shows the origins of its clones');
-  const { source = 0, contentsEpoch, contentsSeq } = row;
-  return { source: source > 0 ? source : origin, contentsEpoch, contentsSeq };
+  const { source = 0, contentsEpoch, contentsSeq, sizeBytes, modifiedNs } = row;
+  return { source: source > 0 ? source : origin, contentsEpoch, contentsSeq, sizeBytes, modifiedNs };
 }
 
 export class SnapshotTree implements Tree {
@@ -78,9 +81,10 @@ export class SnapshotTree implements Tree {
   /** Where the contents are: preserved, the file's own, or those of the snapshot that it is a copy of. */
   #contents(id: number, { source = 0, contentsEpoch, contentsSeq }: ShownRow): ContentsLocation {
     const unfilled = source === 0 ? this.#tables.clones.unfilled(id) : undefined;
-    return unfilled === undefined
-      ? { source, contentsEpoch, contentsSeq }
-      : sharedContents(this.#tables, unfilled);
+    if (unfilled === undefined) return { source, contentsEpoch, contentsSeq };
+    // Its size and times are its own.
+    const { sizeBytes: _size, modifiedNs: _time, ...location } = sharedContents(this.#tables, unfilled);
+    return location;
   }
 
   #unchanged(id: number): ShownRow | undefined {

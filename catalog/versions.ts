@@ -158,6 +158,9 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   'walk-quotas': 16,
   'clone-create': 17,
   'clone-fill': 17,
+  'clone-open': 17,
+  'clone-filled': 17,
+  'clone-flatten': 17,
 };
 
 /**

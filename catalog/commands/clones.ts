@@ -10,7 +10,7 @@ import type { InodeRow } from '../inode-rows.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { SnapshotRow } from '../snapshot-tables.ts';
 import type { Tables } from '../tables.ts';
-import { inodeOf, SnapshotTree, volumeOf } from '../tree.ts';
+import { inodeOf, SnapshotTree, sharedContents, volumeOf } from '../tree.ts';
 import type { VolumeRow } from '../volume-tables.ts';
 import { refuseTakenName } from './volume-catalogs.ts';
 
@@ -98,6 +98,54 @@ export function cloneFill(
   }
   tables.clones.end(id);
   return { done: true };
+}
+
+/**
+ * Chooses the servers of a file's own contents: those that have what it shares, so that each copies what it has. The
+ * first choice stays: the number of a view has one set of members, and any of them may have made its copy.
+ */
+export function cloneOpen(
+  tables: Tables,
+  { inode: id }: CommandOf<'clone-open'>,
+): CommandResults['clone-open'] {
+  const inode = inodeOf(tables, id);
+  if (inode.kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${id} is no file`);
+  const row = tables.clones.unfilled(id);
+  if (row === undefined) return { members: null };
+  if (row.members !== '') return { members: row.members.split(',') };
+  const { replicas = '' } = tables.inode(sharedContents(tables, row).source) ?? {};
+  if (replicas === '')
+    throw new ServiceError(
+      'integrity',
+      `No server has the contents that file ${id} of the clone "${inode.volumeName}" shares with its snapshot`,
+    );
+  tables.clones.setMembers(id, replicas);
+  return { members: replicas.split(',') };
+}
+
+/** A majority of the file's servers has its contents, on their disks: from now on they are its own. */
+export function cloneFilled(
+  tables: Tables,
+  { inode }: CommandOf<'clone-filled'>,
+): CommandResults['clone-filled'] {
+  const row = tables.clones.unfilled(inode);
+  // It was removed, or this is a repetition.
+  if (row === undefined) return {};
+  if (row.members === '')
+    throw new ServiceError('bad-request', `No servers were chosen for the contents of inode ${inode}`);
+  tables.inodes.setFirstView(inode, row.members);
+  tables.clones.end(inode);
+  return {};
+}
+
+/** Has all of a clone filled in the background, so that it needs its snapshot no longer. */
+export function cloneFlatten(
+  tables: Tables,
+  { name }: CommandOf<'clone-flatten'>,
+): CommandResults['clone-flatten'] {
+  const { id } = volumeOf(tables, name);
+  tables.clones.flatten(id);
+  return { unfilled: tables.clones.ofVolume(id)?.unfilled ?? 0 };
 }
 
 function copyInode(tables: Tables, clone: CloneRow, directory: InodeRow, origin: InodeRow): number {

@@ -178,6 +178,12 @@ export function serverRemove(
       `Server ${before.id} holds or is to hold replicas of ${tables.placements.count(before.id)} files: drain it first`,
     );
   }
+  if (!command.dead && tables.clones.areCopiedTo(before.id)) {
+    throw new ServiceError(
+      'busy',
+      `Server ${before.id} is copying files of a clone: they get their other servers when that has ended`,
+    );
+  }
   if (!command.dead && isNeededVoter(tables, before.id)) {
     throw new ServiceError(
       'precondition-failed',

@@ -1,5 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
+import { isUnusedCopy } from '../../replica/create-with-contents.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
@@ -210,7 +211,9 @@ export class FileReplicas {
   async #open(file: FileId): Promise<ReplicaDriver> {
     const { host, store, catalog, self } = this.#parts;
     await host.creationEnded(file);
-    if (store.record(file) !== null) return host.load(file);
+    const record = store.record(file);
+    // While a file has the contents of a snapshot, it has no servers, although copies may be there already.
+    if (record !== null && !isUnusedCopy(record)) return host.load(file);
     const epoch = catalog.epoch(file);
     const here = catalog.recentAttributes(file);
     const attributes = here?.replicas.includes(self) === true ? here : await catalog.attributes(file);

@@ -130,6 +130,9 @@ const COMMANDS: CommandTargets = {
   'snapshot-retain': ofVolume,
   'clone-create': root,
   'clone-fill': root,
+  'clone-open': root,
+  'clone-filled': root,
+  'clone-flatten': root,
   sweep: every,
 };
 
@@ -144,7 +147,6 @@ const QUERIES: QueryTargets = {
   snapshots: ofVolume,
   'snapshot-changes': ofVolume,
   sweeps: every,
-  clones: root,
   unfilled: root,
   'shared-contents': ofInode,
   'live-files': ofVolume,

@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import type { Attributes, ContentVersion, QueryResults } from '../../wire/catalog-api.ts';
+import type { Attributes, ContentVersion, SharedContents } from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
 import type { CallOptions } from './router.ts';
 
@@ -22,7 +22,7 @@ export class SharedFile extends Error {
 }
 
 /** Where the contents of a shared file are: in the file `source`, as its version `asOf`. */
-export interface SharedContents {
+export interface SharedLocation {
   readonly source: FileId;
   readonly asOf: ContentVersion;
 }
@@ -32,9 +32,11 @@ export interface SharedContents {
  * has begun: once the file has contents of its own, no read takes those of the snapshot.
  */
 export class SharedReads {
-  readonly #ask: (file: FileId, options: CallOptions) => Promise<QueryResults['shared-contents']>;
+  readonly #ask: (file: FileId, options: CallOptions) => Promise<Pick<SharedContents, 'source' | 'contents'>>;
 
-  constructor(ask: (file: FileId, options: CallOptions) => Promise<QueryResults['shared-contents']>) {
+  constructor(
+    ask: (file: FileId, options: CallOptions) => Promise<Pick<SharedContents, 'source' | 'contents'>>,
+  ) {
     this.#ask = ask;
   }
 
@@ -47,7 +49,7 @@ export class SharedReads {
     file: FileId,
     { asOf, ...options }: CallOptions & { readonly asOf?: ContentVersion | undefined },
     own: () => Promise<Result>,
-    read: (shown: SharedContents, attributes: Attributes) => Promise<Result>,
+    read: (shown: SharedLocation, attributes: Attributes) => Promise<Result>,
   ): Promise<Result> {
     try {
       return await own();
@@ -66,7 +68,7 @@ export class SharedReads {
   async #read<Result>(
     file: FileId,
     options: CallOptions,
-    read: (shown: SharedContents) => Promise<Result>,
+    read: (shown: SharedLocation) => Promise<Result>,
   ): Promise<Result> {
     for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
       const { source, contents } = await this.#ask(file, options);
@@ -91,12 +93,4 @@ export function sharedState(
   const holes = holeBytes === undefined ? {} : { holeBytes };
   const { epoch, seq } = contents;
   return { ...{ file: inode, sizeBytes, ...holes, modifiedNs, contents }, ...{ seq, epoch, primary } };
-}
-
-/** Changes and locks need contents of the file's own. */
-export function sharedRefusal(action: string): ServiceError {
-  return new ServiceError(
-    'read-only',
-    `Cannot ${action}: its contents are those of a snapshot, and this release does not copy them`,
-  );
 }

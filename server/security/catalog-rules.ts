@@ -79,9 +79,11 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'snapshot-create': 'admin',
   'snapshot-remove': 'admin',
   'snapshot-retain': 'admin',
-  // No client reads the contents of a clone's files yet.
-  'clone-create': 'server',
+  'clone-create': 'admin',
   'clone-fill': 'server',
+  'clone-open': 'server',
+  'clone-filled': 'server',
+  'clone-flatten': 'admin',
   sweep: 'server',
 };
 
@@ -99,7 +101,6 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'one-inode' | 'cluster'
   'live-files': 'volume',
   reservations: 'cluster',
   sweeps: 'cluster',
-  clones: 'cluster',
   unfilled: 'cluster',
   'shared-contents': 'cluster',
   volume: 'volume',
@@ -133,7 +134,7 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'one-inode' | 'cluster'
 };
 
 /** Kinds of requests whose `name` is a volume's. */
-const NAMING_VOLUMES = /^(volume|volume-.*|catalog-(create|remove))$/;
+const NAMING_VOLUMES = /^(volume|volume-.*|catalog-(create|remove)|clone-(create|flatten))$/;
 
 export interface AccessTargets {
   readonly volumes: readonly string[];

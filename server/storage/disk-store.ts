@@ -5,7 +5,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import { RecentMap } from '../../base/recent-map.ts';
 import { crc32 } from '../../platform/crc32.ts';
-import type { Epoch } from '../../replica/epoch.ts';
+import { type Epoch, POSITION_ZERO } from '../../replica/epoch.ts';
 import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import type { View } from '../../replica/view.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
@@ -36,6 +36,7 @@ import type {
   FileAttributes,
   FileDifference,
   FileStore,
+  FirstState,
   NewReplica,
   NewTrust,
   StoreSpace,
@@ -284,6 +285,62 @@ export class DiskStore implements FileStore {
         );
       }),
     );
+  }
+
+  async createWithState(
+    file: FileId,
+    { view, epoch, attributes }: FirstState,
+    objects: AsyncIterable<FetchedObject>,
+  ): Promise<void> {
+    this.#check();
+    assert(this.#find(file) === null, 'A file that is created with a state has no replica here');
+    const { objectBytes } = attributes;
+    const empty = fileStateNew(view, objectBytes, this.#folder.startCounter);
+    const promised = { ...empty, record: { ...empty.record, promised: epoch } };
+    const replica = new ReplicaFile(file, promised, this.#parts, true);
+    this.#uncommitted.add(file);
+    this.#addLoaded(replica);
+    try {
+      // As of a removed replica: a start finds and deletes what is there without a state.
+      await this.#deleteRows(file);
+      const changes = new Map<number, ObjectEntry>();
+      for await (const object of objects) {
+        this.#check();
+        this.#parts.assertSpace(object.bytes.length);
+        await replica.submit({ kind: 'stage', object });
+        changes.set(object.entry.index, object.entry);
+      }
+      const record = { ...promised.record, installed: epoch, seq: 1 };
+      const base = { record, attributes, from: POSITION_ZERO, changes };
+      await replica.submit({ kind: 'install', epoch, seq: 1, sessions: record.sessions, base });
+    } catch (error) {
+      if (!this.#closed && !this.#failure.failed) await this.#discard(replica);
+      throw error;
+    }
+  }
+
+  /** Deletes a replica of which no state was committed. */
+  async #discard(replica: ReplicaFile): Promise<void> {
+    const file = replica.id;
+    replica.removed = true;
+    try {
+      await this.#deleteRows(file);
+      await this.#containers.unlink(file);
+      await this.#index.commit(() => this.#index.forgetRemoved(file));
+    } catch (cause) {
+      // On a full disk, as `remove`: until a retry or the next start, no empty replica of its number is created.
+      if (!(cause instanceof ServiceError)) this.#failure.set(cause);
+      return;
+    }
+    this.#uncommitted.delete(file);
+    this.#files.delete(file);
+    this.recordChanges.report(file, false);
+  }
+
+  /** Deletes all rows of a file that is not here, and records that, until `forgetRemoved`. */
+  #deleteRows(file: FileId): Promise<void> {
+    const { slices } = this.#parts;
+    return commitInSlices(this.#index, () => this.#index.deleteFile(file, slices.rowsMax), slices);
   }
 
   promise(file: FileId, epoch: Epoch): Promise<void> {

@@ -21,6 +21,11 @@ import type {
 } from '../../wire/catalog-api.ts';
 import { SERVERS } from './fixture.ts';
 
+/** Volumes that need the snapshot that they are clones of. */
+export function clonesIn({ volumes }: QueryResults['volumes']) {
+  return volumes.flatMap(({ name, clone }) => (clone === undefined ? [] : [{ volume: name, ...clone }]));
+}
+
 /** Two replicas that execute the same batches; directories are filled in slices. */
 export class FilledCatalog {
   readonly db = new Database(':memory:');

@@ -12,10 +12,11 @@ import { Prng } from '../../base/prng.ts';
 import { dumpCatalog } from '../../catalog/dump.ts';
 import { runQuery } from '../../catalog/queries.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
-import { CLONES_VERSION, commandVersion } from '../../catalog/versions.ts';
+import { CLONES_VERSION, COMMANDS_VERSION, commandVersion } from '../../catalog/versions.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import { isLong } from '../long.ts';
 import {
+  clonesIn,
   copyTree,
   countRows,
   Disks,
@@ -26,6 +27,7 @@ import {
   treeOf,
 } from './clones-world.ts';
 import { asVersion15 } from './earlier-schema.ts';
+import { SERVERS } from './fixture.ts';
 import { assertSound } from './soundness.ts';
 
 const SEEDS = isLong ? 200 : 12;
@@ -127,7 +129,7 @@ test('a clone, and a snapshot of it, cost the same number of rows for each size'
     return [
       rowsChanged(db, () => world.clone('main', 's', 'copy')),
       rowsChanged(db, () => world.snapshot('copy', 't')),
-      rowsChanged(db, () => assert.equal(runQuery(db, { kind: 'clones' }).clones[0]?.unfilled, 1)),
+      rowsChanged(db, () => assert.equal(clonesIn(runQuery(db, { kind: 'volumes' }))[0]?.unfilled, 1)),
     ];
   });
   assert.deepEqual(costs[0], costs[1]);
@@ -301,7 +303,7 @@ test('a directory with entries is not empty before it is filled, and an empty on
   assert.equal(remove('/none'), 'done');
   assert.equal(fills(), before, 'None was filled for that');
   assert.equal(remove('/full/inner'), 'done');
-  assert.equal(catalog.query({ kind: 'clones' }).clones.length, 0, 'It needs its snapshot no longer');
+  assert.equal(clonesIn(catalog.query({ kind: 'volumes' })).length, 0, 'It needs its snapshot no longer');
   assert.equal(remove('/full'), 'done');
   catalog.run({ kind: 'volume-remove', name: 'copy' });
   catalog.run({ kind: 'snapshot-remove', volume: 'main', name: 's' });
@@ -349,7 +351,7 @@ test('a clone of an empty snapshot is a volume like others', () => {
   const world = new Cloned();
   world.snapshot('main', 's');
   world.clone('main', 's', 'copy');
-  assert.deepEqual(world.catalog.query({ kind: 'clones' }).clones, []);
+  assert.deepEqual(clonesIn(world.catalog.query({ kind: 'volumes' })), []);
   world.catalog.run({ kind: 'snapshot-remove', volume: 'main', name: 's' });
 });
 
@@ -434,7 +436,7 @@ test('what cannot be cloned is refused with the reason', () => {
 });
 
 function register(catalog: FilledCatalog, id: string): void {
-  const space = { freeBytes: 1, totalBytes: 2 };
+  const space = { freeBytes: 1, totalBytes: 2, commandsVersion: COMMANDS_VERSION };
   catalog.run({ kind: 'server-register', id, url: `http://${id}`, zone: 'z', storageId: id, ...space });
 }
 
@@ -462,7 +464,96 @@ test('no primary changes a file that has no contents of its own', () => {
   );
   assert.deepEqual(catalog.at('copy', '/f'), file);
   const own = catalog.query({ kind: 'shared-contents', inode });
-  assert.deepEqual(own, { source: inode, contents: catalog.at('main', '/f').contents });
+  const { contents } = catalog.at('main', '/f');
+  const expected = { modifiedNs: '1003', sizeBytes: 3, objectBytes: 4096, members: [] };
+  assert.deepEqual(own, { source: inode, contents, ...expected });
+});
+
+test('a file gets contents of its own at the servers that have them, which are chosen once', () => {
+  const world = new Cloned();
+  const { catalog } = world;
+  const source = world.file('/f');
+  world.snapshot('main', 's');
+  world.clone('main', 's', 'copy');
+  const { inode } = catalog.at('copy', '/f');
+  const filled: Command = { kind: 'clone-filled', inode };
+  assert.throws(() => catalog.run(filled), /No servers were chosen for the contents of inode \d+/);
+  const members = catalog.at('main', '/f').replicas;
+  assert.deepEqual(catalog.run({ kind: 'clone-open', inode }), { members });
+  assert.equal(catalog.at('copy', '/f').shared, true, 'It is no change');
+  const view = { number: 2, members: ['s4', 's5'] };
+  assert.equal(catalog.run({ kind: 'follow-view', inode: source, view }).followed, true);
+  assert.deepEqual(catalog.run({ kind: 'clone-open', inode }), { members }, 'They have made their copies');
+  assert.deepEqual(catalog.query({ kind: 'shared-contents', inode }).members, members);
+  catalog.run(filled);
+  const file = catalog.at('copy', '/f');
+  assert.deepEqual([file.shared, file.replicas, file.view], [undefined, members, 1]);
+  assert.deepEqual(file.contents, { epoch: 1, seq: 1 });
+  assert.equal(catalog.query({ kind: 'shared-contents', inode }).source, inode);
+  assert.deepEqual(catalog.run({ kind: 'clone-open', inode }), { members: null });
+  catalog.run({ kind: 'follow-view', inode, view });
+  catalog.run(filled);
+  assert.deepEqual(catalog.at('copy', '/f').replicas, view.members, 'A late repetition changes nothing');
+  catalog.run({ kind: 'open-for-write', inode, preserves: true });
+  assert.deepEqual(clonesIn(catalog.query({ kind: 'volumes' })), []);
+});
+
+test('servers stay while they copy; a file that is removed meanwhile is not filled', () => {
+  const world = new Cloned();
+  const { catalog } = world;
+  world.file('/f');
+  world.snapshot('main', 's');
+  world.clone('main', 's', 'copy');
+  const { inode } = catalog.at('copy', '/f');
+  const [id = ''] = catalog.at('main', '/f').replicas;
+  for (const server of SERVERS) {
+    catalog.run({ kind: 'server-add', id: server, url: `http://${server}`, zone: 'z' });
+    register(catalog, server);
+  }
+  catalog.run({ kind: 'clone-open', inode });
+  const view = { number: 2, members: SERVERS.filter((server) => server !== id).slice(0, 3) };
+  catalog.run({ kind: 'follow-view', inode: catalog.at('main', '/f').inode, view });
+  assert.throws(() => catalog.run({ kind: 'server-remove', id, dead: false }), {
+    code: 'busy',
+    message: /is copying files of a clone/,
+  });
+  assert.deepEqual(catalog.query({ kind: 'unfilled', after: 0, countMax: 9 }).inodes, [
+    { inode, kind: 'file' },
+  ]);
+  catalog.run({ kind: 'unlink', place: { volume: 'copy', path: '/f' } });
+  world.collect();
+  catalog.run({ kind: 'clone-filled', inode });
+  assert.deepEqual(catalog.query({ kind: 'unfilled', after: 0, countMax: 9 }).inodes, []);
+  catalog.run({ kind: 'server-remove', id, dead: false });
+});
+
+test('a clone that is flattened is listed until nothing of it needs the snapshot', () => {
+  const world = new Cloned();
+  const { catalog } = world;
+  world.directory('/d');
+  for (const path of ['/f', '/d/g', '/d/h']) world.file(path);
+  world.snapshot('main', 's');
+  for (const name of ['copy', 'other']) world.clone('main', 's', name);
+  const unfilled = (after = 0) => catalog.query({ kind: 'unfilled', after, countMax: 2 }).inodes;
+  assert.deepEqual(unfilled(), []);
+  assert.deepEqual(catalog.run({ kind: 'clone-flatten', name: 'copy' }), { unfilled: 1 });
+  const seen: string[] = [];
+  for (let found = unfilled(); found.length > 0; found = unfilled()) {
+    for (const { inode, kind } of found) {
+      seen.push(kind);
+      if (kind === 'directory') catalog.fill(inode);
+      else {
+        catalog.run({ kind: 'clone-open', inode });
+        catalog.run({ kind: 'clone-filled', inode });
+      }
+    }
+  }
+  assert.deepEqual(seen.sort(), ['directory', 'directory', 'file', 'file', 'file']);
+  assert.deepEqual(
+    clonesIn(catalog.query({ kind: 'volumes' })).map(({ volume, flattens }) => [volume, flattens]),
+    [['other', false]],
+  );
+  assert.deepEqual(catalog.run({ kind: 'clone-flatten', name: 'copy' }), { unfilled: 0 });
 });
 
 test('snapshots of a clone show what is filled later, and their differences do not', () => {
@@ -494,7 +585,7 @@ test('snapshots of a clone show what is filled later, and their differences do n
   assert.deepEqual(world.lines('copy@first'), lines, 'Its file is kept for the snapshots');
   for (const name of ['first', 'second']) catalog.run({ kind: 'snapshot-remove', volume: 'copy', name });
   world.collect();
-  assert.deepEqual(catalog.query({ kind: 'clones' }).clones, []);
+  assert.deepEqual(clonesIn(catalog.query({ kind: 'volumes' })), []);
 });
 
 test('filling counts against the quotas of the clone, which do not refuse it', () => {
@@ -706,9 +797,9 @@ class Twins {
     } else if (choice < 10 && snapshots.size > 0) {
       const name = this.random.pick([...snapshots]);
       const remove = { kind: 'snapshot-remove', volume, name } as const;
-      const isNeeded = this.lazy.catalog
-        .query({ kind: 'clones' })
-        .clones.some(({ source, snapshot }) => source === volume && snapshot === name);
+      const isNeeded = clonesIn(this.lazy.catalog.query({ kind: 'volumes' })).some(
+        ({ source, snapshot }) => source === volume && snapshot === name,
+      );
       if (isNeeded) {
         assert.equal(
           outcomeOf(() => this.lazy.catalog.run(remove)),
@@ -816,7 +907,7 @@ for (let seed = 1; seed <= SEEDS; seed++) {
     twins.prepare();
     for (let step = 0; step < 120; step++) twins.step();
     assertSound(twins.lazy.catalog.db);
-    const { unfilled } = twins.lazy.catalog.query({ kind: 'clones' }).clones[0] ?? { unfilled: 0 };
+    const { unfilled } = clonesIn(twins.lazy.catalog.query({ kind: 'volumes' }))[0] ?? { unfilled: 0 };
     total.set('unfilled', (total.get('unfilled') ?? 0) + unfilled);
     twins.check();
     twins.end();

@@ -28,6 +28,7 @@ import type {
 } from '../../wire/catalog-api.ts';
 import { EXPORT_END, EXPORT_START, EXPORTED_TABLES, type ExportedRow } from '../../wire/volume-moves.ts';
 import { isLong } from '../long.ts';
+import { clonesIn } from './clones-world.ts';
 import { everyStep } from './every-step.ts';
 import { SERVERS } from './fixture.ts';
 import { makeDirectory, Pair } from './pair.ts';
@@ -822,7 +823,7 @@ test('whatever a volume is, its move leaves it equal, and both catalogs sound', 
         )
           return;
         // What a clone needs does not move.
-        const { clones } = runQuery<'clones'>(root.backup, { kind: 'clones' });
+        const clones = clonesIn(runQuery<'volumes'>(root.backup, { kind: 'volumes' }));
         if (clones.some(({ source }) => source === 'main')) return;
         root.run(registration('s8'));
         const before = volumeDump(root.backup, 'main');

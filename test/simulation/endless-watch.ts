@@ -1,6 +1,6 @@
 /**
- * A thread that is told what each test is, before it runs, and ends the process and says its name if no other begins in
- * time: a test that computes without end lets no timer of its own thread run.
+ * A thread that receives the name of each test before it begins. If no other begins in time, it prints the name and
+ * ends the process: a test that computes without end lets no timer of its own thread run.
  */
 import { once } from 'node:events';
 import { writeSync } from 'node:fs';
