@@ -11,6 +11,7 @@ import Database from 'better-sqlite3';
 import { Prng } from '../../base/prng.ts';
 import { dumpCatalog } from '../../catalog/dump.ts';
 import { runQuery } from '../../catalog/queries.ts';
+import { Recount } from '../../catalog/recount.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
 import { CLONES_VERSION, COMMANDS_VERSION, commandVersion } from '../../catalog/versions.ts';
 import type { Command } from '../../wire/catalog-api.ts';
@@ -27,6 +28,7 @@ import {
   treeOf,
 } from './clones-world.ts';
 import { asVersion15 } from './earlier-schema.ts';
+import { everyStep } from './every-step.ts';
 import { SERVERS } from './fixture.ts';
 import { assertSound } from './soundness.ts';
 
@@ -681,6 +683,9 @@ test('what is filled while the quota of a directory ends counts in the next oute
   const { inode: file } = catalog.at('copy', '/d/in/f');
   const quotaOf = catalog.db.prepare('SELECT quota FROM inodes WHERE id = ?').pluck();
   assert.equal(quotaOf.get(file), 0);
+  const recount = new Recount(catalog.db);
+  everyStep(() => !recount.step(100));
+  assert.deepEqual(recount.wrongCounters(), []);
   while (step());
   assert.deepEqual(rows(), []);
   assertSound(catalog.db);
