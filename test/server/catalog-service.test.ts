@@ -142,6 +142,7 @@ test('members of files are planned only if all members of the catalog are known 
 const FOR_ALL_SERVERS: readonly (readonly [number, Command])[] = [
   [12, { kind: 'catalog-create', name: 'big', members: ['a'], replicas: 1, objectBytes: 4096 }],
   [13, { kind: 'volume-attach', name: 'big', inode: 7 }],
+  [17, { kind: 'clone-create', name: 'copy', volume: 'main', snapshot: 's' }],
 ];
 
 /** A service with a server in the cluster that is no member of the catalog, and one that has left. */

@@ -110,7 +110,7 @@ async function write({ client, run }: ClientProgram, clone: Clone, file: CloneFi
   }
 }
 
-/** A file has what its snapshot shows, and a write that was not before the last one acknowledged when the read began. */
+/** A file has what its snapshot shows, and no write before the last one that was acknowledged when the read began. */
 async function read(
   run: Run,
   client: ClusterClient,
