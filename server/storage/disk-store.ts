@@ -77,7 +77,7 @@ export class DiskStore implements FileStore {
   readonly #uncommitted = new Set<FileId>();
   /** Replicas without a state that a full disk has refused to delete. */
   readonly #undiscarded = new Map<FileId, ReplicaFile>();
-  readonly #discards = new Map<FileId, Promise<void>>();
+  readonly #discarding = new Map<FileId, Promise<void>>();
   /** Removals in progress: until they commit, the index lists their replicas. */
   #removals = 0;
   readonly #unfinishedPreserves: UnfinishedPreserves;
@@ -235,9 +235,8 @@ export class DiskStore implements FileStore {
   /** Creates an empty replica, in the background, unless there is one. @throws `busy` while an old one is removed */
   create(file: FileId, view: View, objectBytes: number, trust: NewTrust = 'intact'): void {
     this.#check();
-    const undiscarded = this.#undiscarded.get(file);
-    if (undiscarded !== undefined) void this.#discard(undiscarded);
     if (this.#files.get(file)?.removed === true) {
+      void this.#discardAgain(file);
       throw new ServiceError('busy', `Cannot create file ${file}: an earlier replica is being removed`);
     }
     if (this.#find(file) !== null) return;
@@ -297,15 +296,9 @@ export class DiskStore implements FileStore {
     { view, epoch, attributes }: FirstState,
     objects: AsyncIterable<FetchedObject>,
   ): Promise<void> {
+    await this.#discardAgain(file);
     this.#check();
     assert(this.#find(file) === null, 'A file that is created with a state has no replica here');
-    const undiscarded = this.#undiscarded.get(file);
-    if (undiscarded !== undefined) await this.#discard(undiscarded);
-    if (this.#undiscarded.has(file))
-      throw new ServiceError(
-        'no-space',
-        `Cannot create file ${file}: no space to remove what an attempt has left`,
-      );
     const { objectBytes } = attributes;
     const empty = fileStateNew(view, objectBytes, this.#folder.startCounter);
     const promised = { ...empty, record: { ...empty.record, promised: epoch } };
@@ -313,8 +306,9 @@ export class DiskStore implements FileStore {
     this.#uncommitted.add(file);
     this.#addLoaded(replica);
     try {
-      // As of a removed replica: a start finds and deletes what is there without a state.
+      // As of a removed replica: a start finds and deletes what is there without a state, also after a loss of power.
       await this.#deleteRows(file);
+      await this.flushIndex();
       const changes = new Map<number, ObjectEntry>();
       for await (const object of objects) {
         this.#check();
@@ -331,16 +325,21 @@ export class DiskStore implements FileStore {
     }
   }
 
-  /** Deletes a replica of which no state was committed. */
   #discard(replica: ReplicaFile): Promise<void> {
-    const known = this.#discards.get(replica.id);
-    if (known !== undefined) return known;
-    const discard = this.#discardOnce(replica).finally(() => this.#discards.delete(replica.id));
-    this.#discards.set(replica.id, discard);
-    return discard;
+    const discarding = this.#deleteUncommitted(replica).finally(() => this.#discarding.delete(replica.id));
+    this.#discarding.set(replica.id, discarding);
+    return discarding;
   }
 
-  async #discardOnce(replica: ReplicaFile): Promise<void> {
+  /** Deletes what a full disk has refused to delete before, if there is any. Never rejects. */
+  #discardAgain(file: FileId): Promise<void> {
+    const replica = this.#undiscarded.get(file);
+    if (replica !== undefined && this.#undiscarded.delete(file)) return this.#discard(replica);
+    return this.#discarding.get(file) ?? Promise.resolve();
+  }
+
+  /** Deletes a replica of which no state was committed. */
+  async #deleteUncommitted(replica: ReplicaFile): Promise<void> {
     const file = replica.id;
     replica.removed = true;
     try {
@@ -348,12 +347,11 @@ export class DiskStore implements FileStore {
       await this.#containers.unlink(file);
       await this.#index.commit(() => this.#index.forgetRemoved(file));
     } catch (cause) {
-      // Until a retry or the next start, no other replica of its number is created.
+      // On a full disk, as `remove`: until a retry or the next start, no empty replica of its number is created.
       if (isNoSpace(cause)) this.#undiscarded.set(file, replica);
       else this.#failure.set(cause);
       return;
     }
-    this.#undiscarded.delete(file);
     this.#uncommitted.delete(file);
     this.#files.delete(file);
     this.recordChanges.report(file, false);
