@@ -29,7 +29,7 @@ export function kindName(kind: number): NodeKind {
   return name;
 }
 
-function policyName(number: number): Policy {
+export function policyName(number: number): Policy {
   const name = POLICIES[number];
   assert(name !== undefined, 'A file has a policy that we know');
   return name;

@@ -13,6 +13,7 @@ import {
   fileSettingsOf,
   kindName,
   placedFileOf,
+  policyName,
   shownOf,
   snapshotInfoOf,
   trashedFileOf,
@@ -133,7 +134,7 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       const members = row === undefined || row.members === '' ? [] : row.members.split(',');
       return {
         ...{ source, contents: { epoch, seq }, sizeBytes, modifiedNs },
-        ...{ objectBytes: own.objectBytes, members },
+        ...{ objectBytes: own.objectBytes, policy: policyName(own.policy), members },
       };
     }
     case 'live-files':

@@ -783,6 +783,7 @@ export interface SharedContents {
   readonly sizeBytes: number;
   readonly modifiedNs: string;
   readonly objectBytes: number;
+  readonly policy: Policy;
   /** Of a shared file: the servers that copy them; empty before `clone-open`. */
   readonly members: readonly string[];
 }

@@ -93,6 +93,8 @@ export class ReplicaHost {
   readonly #removing = new Set<FileId>();
   /** Being created with their first operations: they must not be loaded. */
   readonly #creating = new Map<FileId, Promise<unknown>>();
+  /** Those of them that copy another file's contents. */
+  readonly #copying = new Set<FileId>();
   /** Unloaded files: the end of an epoch of this process, which it may resume (docs/design/mount.md). */
   readonly #ended = new LruMap<FileId, Position>(ENDED_MAX);
   readonly #damaged = new Map<FileId, Set<number>>();
@@ -234,15 +236,27 @@ export class ReplicaHost {
   async createCopy(file: FileId, begin: () => Promise<FileCopy | null>): Promise<boolean> {
     await this.creationEnded(file);
     const here = this.#isBarred(file) ? null : this.#parts.store.record(file);
-    if (here !== null) return isUnusedCopy(here);
+    if (here !== null) {
+      if (!isUnusedCopy(here)) return false;
+      // An earlier process may have ended before it had synced it.
+      await this.#parts.store.flushIndex();
+      return true;
+    }
     this.#assertLoadable(file);
     const copying = this.#createCopy(file, begin);
     this.#creating.set(file, copying);
+    this.#copying.add(file);
     try {
       return await copying;
     } finally {
       this.#creating.delete(file);
+      this.#copying.delete(file);
     }
+  }
+
+  /** Whether a replica of the file is being created here from another file's contents, which may take long. */
+  isCopying(file: FileId): boolean {
+    return this.#copying.has(file);
   }
 
   async #createCopy(file: FileId, begin: () => Promise<FileCopy | null>): Promise<boolean> {

@@ -10,6 +10,7 @@ import { bounded } from '../process/bounded.ts';
 import { type CopyState, decodeCopyCall, encodeCopyAnswer } from '../routing/copy-call.ts';
 import { crc32Of } from '../storage/checksum.ts';
 import type { FetchedObject, FirstState } from '../storage/store.ts';
+import { viewOf } from './file-replicas.ts';
 import type { FileCopy, ReplicaHost } from './replica-host.ts';
 
 /** A copy that takes longer is asked for again. */
@@ -79,7 +80,7 @@ export class SharedCopies {
     const shared = await this.#parts.locate(file);
     const members = shared.members as readonly ServerId[];
     if (!isShared(file, shared) || !members.includes(this.#parts.self)) return null;
-    const state = firstStateOf(shared, { number: 1, members });
+    const state = firstStateOf(shared, viewOf({ view: 1, replicas: members, policy: shared.policy }));
     return { state, objects: this.#objects(file, shared) };
   }
 
