@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import { BoundedMap } from '../../base/bounded-map.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { CommandOf, CommandResults, Query, QueryResults } from '../../wire/catalog-api.ts';
@@ -12,6 +13,16 @@ const PARALLEL = 4;
 const SLICE_ENTRIES = 200;
 /** After each slice of a directory: half of the primary's time is left to others. */
 const PAUSE_MS = 10;
+
+/** What could not be copied is tried again after twice as many rounds each time, up to this. */
+const ROUNDS_SKIPPED_MAX = 60;
+const FAILURES_MAX = 10_000;
+
+interface Failure {
+  readonly skips: number;
+  /** The round in which it is tried again. */
+  readonly round: number;
+}
 
 export interface CloneFillsParts {
   readonly world: Pick<World, 'every' | 'sleep'>;
@@ -36,6 +47,10 @@ export class CloneFills {
   #isClosed = false;
   /** Where the catalog was when there was nothing to copy. */
   #emptyAt: string | null = null;
+  #roundNumber = 0;
+  readonly #failures = new BoundedMap<number, Failure>(FAILURES_MAX);
+  /** Of this round. */
+  #failed: { count: number; readonly inode: number; readonly err: unknown } | null = null;
 
   constructor(parts: CloneFillsParts) {
     this.#parts = parts;
@@ -55,6 +70,8 @@ export class CloneFills {
   }
 
   async #round(): Promise<void> {
+    this.#roundNumber++;
+    this.#failed = null;
     // What is filled adds what is in it.
     for (let isProgress = true; isProgress && this.#mayContinue; ) {
       const position = this.#parts.catalogPosition();
@@ -62,6 +79,13 @@ export class CloneFills {
       if (found === 0) this.#emptyAt = position;
       isProgress = filled > 0;
     }
+    this.#report();
+  }
+
+  /** One line for all of a round. */
+  #report(): void {
+    if (this.#failed === null) return;
+    this.#parts.log.info(this.#failed, 'cannot copy parts of clones yet; trying again later');
   }
 
   async #pass(): Promise<{ found: number; filled: number }> {
@@ -86,12 +110,18 @@ export class CloneFills {
 
   /** @returns whether it is filled */
   async #fill({ inode, kind }: QueryResults['unfilled']['inodes'][number]): Promise<boolean> {
+    const before = this.#failures.get(inode);
+    if (before !== undefined && this.#roundNumber < before.round) return false;
     try {
       if (kind === 'directory') await this.#fillDirectory(inode);
       else await this.#parts.fillFile(inode as FileId);
+      this.#failures.delete(inode);
       return true;
     } catch (error) {
-      this.#parts.log.info({ inode, err: error }, 'cannot copy a part of a clone yet; trying again');
+      const skips = Math.min(2 * (before?.skips ?? 0) + 1, ROUNDS_SKIPPED_MAX);
+      this.#failures.set(inode, { skips, round: this.#roundNumber + skips });
+      this.#failed ??= { count: 0, inode, err: error };
+      this.#failed.count++;
       return false;
     }
   }

@@ -137,12 +137,19 @@ class MovingContents {
         return await work(source as FileId, contents);
       } catch (error) {
         const hasMoved = error instanceof ServiceError && error.code === 'precondition-failed';
-        if (!hasMoved || this.#locations++ === LOCATIONS_MAX) throw error;
+        if (!hasMoved) throw error;
+        // Whoever waits to change the file must not take it for an answer about that.
+        if (this.#locations++ === LOCATIONS_MAX) throw lost(this.#file);
         this.#shared = await this.#parts.locate(this.#file);
-        if (!isShared(this.#file, this.#shared)) throw error;
+        if (!isShared(this.#file, this.#shared))
+          throw new ServiceError('busy', `File ${this.#file} has contents of its own by now: retry`);
       }
     }
   }
+}
+
+function lost(file: FileId): ServiceError {
+  return new ServiceError('integrity', `The contents of file ${file}, those of a snapshot, were lost`);
 }
 
 function isShared(file: FileId, { source }: SharedContents): boolean {

@@ -37,12 +37,26 @@ export class FileFills {
     return this.#inProgress.get(file) ?? this.#begin(file);
   }
 
-  /** As `fill`. @throws ServiceError `busy` after `waitMs` */
+  /** As `fill`, again while that may help. @throws ServiceError `busy` after `waitMs`: the change has no effect */
   async fillWithin(file: FileId, waitMs: number): Promise<void> {
-    const text = `The contents of file ${file}, of a clone, are being copied before its first change: retry later`;
-    await bounded(this.#parts.world, this.fill(file), waitMs, () => {
-      return new ServiceError('busy', text, { retryAfterMs: BUSY_RETRY_MS });
-    });
+    const { world } = this.#parts;
+    const deadlineMs = world.nowMs() + waitMs;
+    let why = '';
+    const late = (): ServiceError => {
+      const text = `The contents of file ${file}, of a clone, are being copied before its first change: retry later`;
+      return new ServiceError('busy', `${text}${why}`, { retryAfterMs: BUSY_RETRY_MS });
+    };
+    for (;;) {
+      try {
+        return await bounded(world, this.fill(file), Math.max(1, deadlineMs - world.nowMs()), late);
+      } catch (error) {
+        if (!(error instanceof ServiceError) || !mayPass(error)) throw error;
+        why = ` (${error.message})`;
+        // The error of a copy says nothing about the change: that has not been ordered.
+        if (world.nowMs() + BUSY_RETRY_MS >= deadlineMs) throw late();
+        await world.sleep(BUSY_RETRY_MS);
+      }
+    }
   }
 
   #begin(file: FileId): Promise<void> {
@@ -70,18 +84,25 @@ export class FileFills {
   #copies(file: FileId, members: readonly ServerId[]): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const enough = majority(members.length);
+    const failed = new Set<ServerId>();
     let copied = 0;
-    let failed = 0;
-    for (const server of members) {
-      this.#copyTo(server, file).then(
-        () => {
+    const isOver = (): boolean => copied >= enough || failed.size > members.length - enough;
+    const copyTo = async (server: ServerId): Promise<void> => {
+      for (;;) {
+        try {
+          await this.#copyTo(server, file);
           if (++copied === enough) resolve();
-        },
-        (error: unknown) => {
-          if (++failed > members.length - enough) reject(error);
-        },
-      );
-    }
+          return;
+        } catch (error) {
+          failed.add(server);
+          if (isOver()) reject(error);
+          // Others may copy for long: meanwhile, this one may return.
+          if (isOver() || !(error instanceof ServiceError) || !mayPass(error)) return;
+          await this.#parts.world.sleep(BUSY_RETRY_MS);
+        }
+      }
+    };
+    for (const server of members) void copyTo(server);
     return promise;
   }
 
@@ -106,4 +127,8 @@ export class FileFills {
       return 'copying';
     }
   }
+}
+
+function mayPass({ remedy }: ServiceError): boolean {
+  return remedy === 'retry' || remedy === 'redirect';
 }
