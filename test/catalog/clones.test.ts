@@ -477,7 +477,7 @@ test('no primary changes a file that has no contents of its own', () => {
   assert.deepEqual(catalog.at('copy', '/f'), file);
   const own = catalog.query({ kind: 'shared-contents', inode });
   const { contents } = catalog.at('main', '/f');
-  const expected = { modifiedNs: '1003', sizeBytes: 3, objectBytes: 4096, members: [] };
+  const expected = { modifiedNs: '1003', sizeBytes: 3, objectBytes: 4096, policy: 'quorum', members: [] };
   assert.deepEqual(own, { source: inode, contents, ...expected });
 });
 

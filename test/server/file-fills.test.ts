@@ -10,8 +10,12 @@ import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { CloneFills } from '../../server/catalog/clone-fills.ts';
+import { bounded } from '../../server/process/bounded.ts';
 import type { CopyState } from '../../server/routing/copy-call.ts';
 import { FileFills } from '../../server/routing/file-fills.ts';
+import { Gateway } from '../../server/routing/gateway.ts';
+import type { Services } from '../../server/routing/service-interfaces.ts';
+import type { Command } from '../../wire/catalog-api.ts';
 import { patientWorld } from '../patient-world.ts';
 
 const FILE = 7 as FileId;
@@ -46,7 +50,12 @@ function fillsWith(answers: Readonly<Record<string, readonly Answer[]>>) {
 test('a majority of copies is needed, and suffices', async () => {
   const never = new Promise<CopyState>(() => undefined);
   const { fills, done } = fillsWith({ a: [never], b: ['copying', 'copied'], c: [unreachable, 'copied'] });
-  await fills.fill(FILE);
+  await bounded(
+    patientWorld,
+    fills.fill(FILE),
+    10_000,
+    () => new Error('It waits for one that still copies'),
+  );
   assert.deepEqual(done.toSorted(), ['b', 'c', 'filled']);
   assert.equal(done.at(-1), 'filled');
 });
@@ -83,6 +92,17 @@ test('a file that another server has filled meanwhile is filled', async () => {
   opened.members = null;
   await filling;
   assert.deepEqual(done, []);
+});
+
+test('that a file has contents of its own is durable before it is changed', async (t) => {
+  const services = { status: { id: 'a', urls: new Map(), operationTimeoutMs: 1_000 } } as unknown as Services;
+  const copyAt = async (): Promise<CopyState> => 'copied';
+  const gateway = new Gateway({ world: patientWorld, services, founders: [], copyAt });
+  const durable: string[] = [];
+  t.mock.method(gateway, 'command', async () => ({ members: MEMBERS }));
+  t.mock.method(gateway, 'durably', async ({ kind }: Command) => void durable.push(kind));
+  await gateway.fills.fill(FILE);
+  assert.deepEqual(durable, ['clone-filled']);
 });
 
 function backgroundOf(t: TestContext, filling: (inode: number) => Promise<void>) {

@@ -14,6 +14,7 @@ import { copyEpoch } from '../../replica/create-with-contents.ts';
 import type { View } from '../../replica/view.ts';
 import { extentStep } from '../../server/file/extents.ts';
 import { SharedCopies, type SharedCopiesParts } from '../../server/file/shared-copies.ts';
+import { bounded } from '../../server/process/bounded.ts';
 import { CHANNEL_REPLICA_VIEW } from '../../server/transport/transport.ts';
 import { ByteWriter } from '../../wire/bytes.ts';
 import type { Attributes, SharedContents } from '../../wire/catalog-api.ts';
@@ -197,8 +198,10 @@ test('while a server still copies, requests are sent to the members that have co
     return error.details.primary === 'a';
   };
   while (!world.server(2).host.isCopying(FILE)) await turn();
-  await assert.rejects(files.read(FILE, 0, 9), elsewhere);
-  await assert.rejects(files.write(FILE, requestOf(1), 0, Uint8Array.of(8)), elsewhere);
+  const inTime = <Value>(work: Promise<Value>) =>
+    bounded(patientWorld, work, 10_000, () => new Error('It waits for the copy'));
+  await assert.rejects(inTime(files.read(FILE, 0, 9)), elsewhere);
+  await assert.rejects(inTime(files.write(FILE, requestOf(1), 0, Uint8Array.of(8))), elsewhere);
   await world.server(0).files.write(FILE, requestOf(1), 0, Uint8Array.of(8));
   resolve(new Uint8Array(0));
   await assert.rejects(copying, { code: 'integrity' });

@@ -8,7 +8,6 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
@@ -19,6 +18,7 @@ import { IndexDatabase } from '../../server/storage/index-database.ts';
 import type { FetchedObject, FirstState } from '../../server/storage/store.ts';
 import { CONTAINERS_FOLDER } from '../../wire/locations.ts';
 import { fileId, pattern } from '../conformance/store.ts';
+import { patientWorld } from '../patient-world.ts';
 import { lookInto, withLossyStore } from './lossy-store.ts';
 
 const FILE = fileId(5);
@@ -168,7 +168,8 @@ test('what a full disk refuses to delete is deleted once a replica is to be crea
     assert.deepEqual(store.list(fileId(0), 9), []);
     assert.throws(() => store.create(FILE, VIEW, OBJECT_BYTES), { code: 'busy' });
     t.mock.restoreAll();
-    for (let isBusy = true; isBusy; await turn()) {
+    for (let isBusy = true, tries = 1; isBusy; await patientWorld.sleep(5)) {
+      assert.ok(tries++ < 2_000, 'It is deleted');
       try {
         store.create(FILE, VIEW, OBJECT_BYTES);
         isBusy = false;
