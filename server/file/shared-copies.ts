@@ -138,7 +138,7 @@ class MovingContents {
       } catch (error) {
         const hasMoved = error instanceof ServiceError && error.code === 'precondition-failed';
         if (!hasMoved) throw error;
-        // Whoever waits to change the file must not take it for an answer about that.
+        // A client that waits to change the file must not take it for an answer about its change.
         if (this.#locations++ === LOCATIONS_MAX) throw lost(this.#file);
         this.#shared = await this.#parts.locate(this.#file);
         if (!isShared(this.#file, this.#shared))

@@ -60,7 +60,7 @@ test('a majority of copies is needed, and suffices', async () => {
   assert.equal(done.at(-1), 'filled');
 });
 
-test('without a majority the file is not filled, and who waits is told that in time', async () => {
+test('without a majority the file is not filled, and who waits learns that in time', async () => {
   const { promise, resolve } = Promise.withResolvers<CopyState>();
   const { fills, done } = fillsWith({ a: ['copied'], b: [unreachable], c: [promise] });
   await assert.rejects(fills.fillWithin(FILE, 100), { code: 'busy' });

@@ -1,8 +1,8 @@
 /**
- * Goal: a replica that is created with a state is there completely or not at all, whenever the process ends, the machine
- * loses its power, or the disk is full; what is not there leaves nothing on the disk.
- * Method: a disk that knows what was synced, copied after each step; many small objects, so that the rows of one replica
- * take several transactions.
+ * Goal: a replica that is created with a state is there completely or not at all, whenever the process ends, the
+ * machine loses its power, or the disk is full; what is not there leaves nothing on the disk.
+ * Method: a disk that knows what was synced, copied after each step; many small objects, so that the rows of one
+ * replica take several transactions.
  */
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
