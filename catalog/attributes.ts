@@ -29,7 +29,7 @@ export function kindName(kind: number): NodeKind {
   return name;
 }
 
-function policyName(number: number): Policy {
+export function policyName(number: number): Policy {
   const name = POLICIES[number];
   assert(name !== undefined, 'A file has a policy that we know');
   return name;
@@ -90,6 +90,7 @@ export function attributesOf(row: InodeRow): Attributes {
     ...(row.placement === 0 ? {} : { placement: row.placement }),
     ...(row.quota === 0 ? {} : { quota: row.quota }),
     ...(junction === null ? {} : { junction }),
+    ...(row.shared === 1 ? { shared: true } : {}),
   };
 }
 

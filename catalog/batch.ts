@@ -3,6 +3,7 @@ import { ServiceError } from '../base/errors.ts';
 import { ROOT_NUMBERS_END } from '../base/ids.ts';
 import { MalformedError } from '../wire/bytes.ts';
 import type { Command, CommandRequest } from '../wire/catalog-api.ts';
+import { UnfilledDirectory } from './clone-tables.ts';
 import { type CommandContext, executeCommand, prepareCommand, type ResolvedCommand } from './command.ts';
 import type { CatalogDatabase } from './schema.ts';
 import {
@@ -17,6 +18,7 @@ import { Tables } from './tables.ts';
 import {
   assertKnownVersion,
   CATALOGS_VERSION,
+  CLONES_VERSION,
   COMMANDS_VERSION,
   CREATIONS_VERSION,
   commandAsOf,
@@ -49,7 +51,7 @@ const EMPTY: Batch = { version: 1, commands: [] };
 /** Versions that changed what every command does; each includes the rules of earlier ones. */
 const RULES = [
   ...[SESSIONS_VERSION, CREATIONS_VERSION, FLAGS_VERSION, DELETIONS_VERSION, CATALOGS_VERSION],
-  ...[JUNCTIONS_VERSION, SPLITS_VERSION, DIRECTORY_QUOTAS_VERSION, QUOTA_WALKS_VERSION],
+  ...[JUNCTIONS_VERSION, SPLITS_VERSION, DIRECTORY_QUOTAS_VERSION, QUOTA_WALKS_VERSION, CLONES_VERSION],
 ];
 
 export const BATCH_COMMANDS_MAX = 10_000;
@@ -153,7 +155,9 @@ export function startEpochInodes(db: CatalogDatabase, epoch: number): void {
  * At the primary: resolves and executes requests in order, in the caller's transaction, as batch number `seq`.
  *
  * @returns outcomes in request order, and the batch for the other replicas, without requests that need no execution
- *   (retries, early refusals). `touched`: per request the inodes with changed rows, entries or attributes.
+ *   (retries, early refusals). `touched`: per request the inodes with changed rows, entries or attributes. `unfilled`:
+ *   by place, a directory that has to be filled before the request is executed; it is not part of the batch, and is to
+ *   be repeated then.
  */
 export function executeRequests(
   db: CatalogDatabase,
@@ -164,9 +168,11 @@ export function executeRequests(
   readonly batch: Batch;
   readonly outcomes: readonly Outcome[];
   readonly touched: readonly (readonly number[])[];
+  readonly unfilled: ReadonlyMap<number, number>;
 } {
   const tables = Tables.of(db);
   const commands: BatchCommand[] = [];
+  const unfilled = new Map<number, number>();
   const touched: number[][] = requests.map(() => []);
   const rules = adopt(tables, requests, context);
   const { leaseNs = context.nowNs } = context;
@@ -181,23 +187,26 @@ export function executeRequests(
     // Not stored as an outcome: a retry finds the fence lost again.
     const refusal = context.refusal?.(request) ?? null;
     if (refusal !== null) return outcomeOfError(refusal);
-    let resolved: ResolvedCommand;
     try {
-      resolved = prepareCommand(db, command, context);
+      const batchCommand = { ...id, resolved: prepareCommand(db, command, context) };
+      const outcome = executeAndStore(db, tables, seq, rules, batchCommand);
+      commands.push(batchCommand);
+      touched[index] = tables.touched();
+      return outcome;
     } catch (error) {
-      if (error instanceof ServiceError) return outcomeOfError(error);
-      throw error;
+      if (error instanceof UnfilledDirectory) unfilled.set(index, error.inode);
+      else if (!(error instanceof ServiceError)) throw error;
+      return outcomeOfError(error instanceof ServiceError ? error : beingFilled(error));
     }
-    const batchCommand = { ...id, resolved };
-    commands.push(batchCommand);
-    const outcome = executeAndStore(db, tables, seq, rules, batchCommand);
-    touched[index] = tables.touched();
-    return outcome;
   });
   const versions = commands.map(({ resolved }) => commandVersion(resolved.command));
   const time = advances ? { leaseNs: `${leaseNs}` } : {};
   const batch = commands.length === 0 ? EMPTY : { version: Math.max(rules, ...versions), commands, ...time };
-  return { batch, outcomes, touched };
+  return { batch, outcomes, touched, unfilled };
+}
+
+function beingFilled({ message }: UnfilledDirectory): ServiceError {
+  return new ServiceError('busy', message);
 }
 
 /** Executes a batch at another replica, by the primary's rules, in the caller's transaction. @returns equal outcomes */

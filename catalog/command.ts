@@ -11,9 +11,11 @@ import type {
 } from '../wire/catalog-api.ts';
 import { classText, isRestricted, type PlacementClass } from '../wire/placement-class.ts';
 import { contentsCompare } from './attributes.ts';
+import { UnfilledDirectory } from './clone-tables.ts';
 import { noteAccesses } from './commands/accesses.ts';
 import { volumeAttach, volumeDetach } from './commands/attachments.ts';
 import { catalogBegin, catalogClose, extendNumbers, followServers } from './commands/catalog-lifecycle.ts';
+import { cloneCreate, cloneFill, cloneFilled, cloneFlatten, cloneOpen } from './commands/clones.ts';
 import { createFilesWithContents, reserveInodes, voidInodes } from './commands/create-with-contents.ts';
 import { setQuota } from './commands/directory-quotas.ts';
 import {
@@ -135,7 +137,11 @@ export function prepareCommand(
   refuseElsewhere(tables, command);
   refuseMoving(tables, command);
   refuseCounted(tables, command);
-  if (command.kind === 'volume-create' || command.kind === 'catalog-create')
+  if (
+    command.kind === 'volume-create' ||
+    command.kind === 'catalog-create' ||
+    command.kind === 'clone-create'
+  )
     refuseWhileRemoved(tables, command.name);
   if (setsReplicas(command)) refuseTooManyReplicas(tables, command, context);
   if (command.kind === 'set-placement') refuseTooSmallClass(tables, command, context);
@@ -305,7 +311,8 @@ function classAt(tables: Tables, place: Place, follow: boolean): FileClass {
 
 /**
  * Executes a command in the caller's transaction. @throws ServiceError for a refusal, which is as deterministic as a
- * result and changes nothing; any other error (say, a full disk) must end the transaction
+ * result and changes nothing; UnfilledDirectory, at the primary alone, which changes nothing either; any other error
+ * (say, a full disk) must end the transaction
  */
 export function executeCommand(db: CatalogDatabase, resolved: ResolvedCommand): CommandResult {
   const tables = Tables.of(db);
@@ -315,7 +322,7 @@ export function executeCommand(db: CatalogDatabase, resolved: ResolvedCommand): 
     tables.releaseSavepoint();
     return result;
   } catch (error) {
-    if (error instanceof ServiceError) tables.undo();
+    if (error instanceof ServiceError || error instanceof UnfilledDirectory) tables.undo();
     throw error;
   }
 }
@@ -471,6 +478,16 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return snapshotRemove(tables, command);
     case 'snapshot-retain':
       return snapshotRetain(tables, command);
+    case 'clone-create':
+      return cloneCreate(tables, command);
+    case 'clone-fill':
+      return cloneFill(tables, command);
+    case 'clone-open':
+      return cloneOpen(tables, command);
+    case 'clone-filled':
+      return cloneFilled(tables, command);
+    case 'clone-flatten':
+      return cloneFlatten(tables, command);
     case 'sweep':
       return sweep(tables, command);
     default:

@@ -1,4 +1,5 @@
 import type { ChangeRecord } from './change-record.ts';
+import type { CloneTables } from './clone-tables.ts';
 import { type EntryRow, INODE_COLUMNS, type InodeRow } from './inode-rows.ts';
 import type { QuotaWalkTables } from './quota-walk-tables.ts';
 import type { SnapshotTables } from './snapshot-tables.ts';
@@ -18,35 +19,42 @@ export interface NameRow {
 }
 
 interface SharedTables {
+  readonly clones: CloneTables;
   readonly snapshots: SnapshotTables;
   readonly walks: QuotaWalkTables;
   readonly changes: ChangeRecord;
 }
 
+/** Entries of directories. What needs to know all of them throws `UnfilledDirectory` if they are a snapshot's still. */
 export class EntryTables {
   readonly #statements: Statements;
+  readonly #clones: CloneTables;
   readonly #snapshots: SnapshotTables;
   readonly #walks: QuotaWalkTables;
   readonly #changes: ChangeRecord;
 
-  constructor(statements: Statements, { snapshots, walks, changes }: SharedTables) {
+  constructor(statements: Statements, { clones, snapshots, walks, changes }: SharedTables) {
     this.#statements = statements;
+    this.#clones = clones;
     this.#snapshots = snapshots;
     this.#walks = walks;
     this.#changes = changes;
   }
 
   child(parent: number, name: string): InodeRow | undefined {
+    this.#clones.assertFilled(parent);
     return this.#statements.get<InodeRow>(CHILD, parent, name);
   }
 
   has(parent: number, name: string): boolean {
+    this.#clones.assertFilled(parent);
     return (
       this.#statements.get('SELECT 1 FROM entries WHERE parent = ? AND name = ?', parent, name) !== undefined
     );
   }
 
   children(parent: number, after: string, countMax: number): EntryRow[] {
+    this.#clones.assertFilled(parent);
     return this.#statements.all<EntryRow>(CHILDREN, parent, after, countMax);
   }
 
@@ -77,11 +85,14 @@ export class EntryTables {
     return new Map(rows.map(({ inode, name }) => [inode, name]));
   }
 
+  /** Also of a directory that is not filled: it has entries. */
   hasChildren(parent: number): boolean {
+    if (this.#clones.isUnfilled(parent)) return true;
     return this.#statements.get('SELECT 1 FROM entries WHERE parent = ? LIMIT 1', parent) !== undefined;
   }
 
   insert(parent: number, name: string, inode: number): void {
+    this.#clones.assertFilled(parent);
     this.#changes.touch(parent);
     this.#changes.add({ kind: 'created', parent, name, inode });
     this.#walks.nameChanged(parent, name, inode, 1);
@@ -92,6 +103,16 @@ export class EntryTables {
       name,
       inode,
       since,
+    );
+  }
+
+  /** Inserts an entry that the directory of a clone has had from the beginning. */
+  insertCopy(parent: number, name: string, inode: number): void {
+    this.#statements.run(
+      'INSERT INTO entries (parent, name, inode, since) VALUES (?, ?, ?, 1)',
+      parent,
+      name,
+      inode,
     );
   }
 

@@ -1,5 +1,5 @@
 import { RETAINED } from './retained-flag.ts';
-import { KIND_DIRECTORY } from './schema.ts';
+import { KIND_DIRECTORY, KIND_FILE } from './schema.ts';
 
 /** An inode in the tables; times are decimal nanoseconds. */
 export interface InodeRow {
@@ -56,6 +56,8 @@ export interface InodeRow {
   readonly since: number;
   /** Of a junction: its row, as JSON; null for other inodes. */
   readonly junction: string | null;
+  /** 1 if the contents of the file are those that a snapshot shows, of which its volume is a clone, else 0. */
+  readonly shared: number;
 }
 
 export interface EntryRow extends InodeRow {
@@ -78,4 +80,5 @@ export const INODE_COLUMNS = `
     (SELECT CAST(r.until_ns AS TEXT) FROM retentions r WHERE r.inode = i.id) END AS retainNs,
   CASE i.kind WHEN ${KIND_DIRECTORY} THEN
     (SELECT json_object('catalog', j.catalog, 'volume', j.volume) FROM junctions j WHERE j.inode = i.id) END AS junction,
+  i.kind = ${KIND_FILE} AND EXISTS (SELECT 1 FROM unfilled u WHERE u.inode = i.id) AS shared,
   (SELECT COUNT(*) FROM xattrs x WHERE x.inode = i.id) AS xattrs`;

@@ -1,6 +1,7 @@
 import { assert } from '../base/assert.ts';
 import type { ChangeRecord } from './change-record.ts';
 import { charge, chargeOf, chargeQuotas, isCounted, type QuotaCounters } from './charges.ts';
+import type { CloneTables } from './clone-tables.ts';
 import type { DeletionLog } from './deletion-log.ts';
 import type { DirectoryClassTables } from './directory-class-tables.ts';
 import type { DirectoryQuotaTables } from './directory-quota-tables.ts';
@@ -83,6 +84,7 @@ interface SharedTables {
   readonly walks: QuotaWalkTables;
   readonly trash: TrashTables;
   readonly retentions: RetentionTables;
+  readonly clones: CloneTables;
   readonly snapshots: SnapshotTables;
   readonly deletions: DeletionLog;
   readonly changes: ChangeRecord;
@@ -99,6 +101,7 @@ export class InodeTables {
   readonly #classes: DirectoryClassTables;
   readonly #trash: TrashTables;
   readonly #retentions: RetentionTables;
+  readonly #clones: CloneTables;
   readonly #snapshots: SnapshotTables;
   readonly #deletions: DeletionLog;
   readonly #changes: ChangeRecord;
@@ -118,6 +121,7 @@ export class InodeTables {
     this.#trash = trash;
     this.#retentions = retentions;
     this.#walks = others.walks;
+    this.#clones = others.clones;
     this.#snapshots = others.snapshots;
     this.#deletions = others.deletions;
     this.#changes = others.changes;
@@ -234,6 +238,32 @@ export class InodeTables {
     this.#placements.insert(inode.id, inode.replicas);
   }
 
+  /**
+   * Inserts the copy of an inode that a snapshot shows, into a clone that has had it from the beginning: snapshots of
+   * the clone show it. A file has no servers, and the version of a file created with contents. The caller adds to the
+   * counters. @returns its number
+   */
+  insertCopy(
+    origin: InodeRow,
+    at: { readonly parent: number | 'self' | null } & Pick<InodeRow, 'volume' | 'placement' | 'quota'>,
+  ): number {
+    const id = this.#numbers.take(1);
+    const isFile = origin.kind === KIND_FILE;
+    const version = isFile ? 1 : 0;
+    this.#statements.run(
+      `INSERT INTO inodes (id, volume, kind, mode, uid, gid, links, size, accessed_ns, modified_ns, changed_ns, target,
+         device, replicas, view, object_bytes, contents_epoch, contents_seq, modified_epoch, modified_seq, live,
+         mark_epoch, mark_turn, parent, policy, since, holes, created_ns, placement, quota)
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', 0, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, 1, ?, ?, ?, ?)`,
+      ...[id, at.volume, origin.kind, origin.mode, origin.uid, origin.gid, origin.links, origin.sizeBytes],
+      ...[origin.accessedNs, origin.modifiedNs, origin.changedNs, origin.target, origin.device],
+      ...[origin.objectBytes, version, version, version, version],
+      ...[at.parent === 'self' ? id : (at.parent ?? 0), origin.policy, origin.holeBytes, origin.createdNs],
+      ...[isFile || origin.kind === KIND_DIRECTORY ? at.placement : 0, at.quota],
+    );
+    return id;
+  }
+
   delete(inode: InodeRow): void {
     this.#changes.touch(inode.id);
     if (inode.kind === KIND_DIRECTORY) this.#classes.delete(inode.id);
@@ -241,6 +271,7 @@ export class InodeTables {
     this.#statements.run('DELETE FROM xattrs WHERE inode = ?', inode.id);
     this.#deletions.append(inode.id, inode.replicas);
     this.#placements.endPlan(inode.id, Number.MAX_SAFE_INTEGER);
+    this.#clones.end(inode.id);
     this.forget(inode);
   }
 
@@ -293,6 +324,13 @@ export class InodeTables {
     const left = inode.replicas.split(',').filter((server) => !members.includes(server));
     this.#deletions.append(inode.id, left.join(','));
     this.#statements.run('UPDATE inodes SET view = ?, replicas = ? WHERE id = ?', view, replicas, inode.id);
+  }
+
+  /** A file without servers gets those of its first view. @param replicas server ids, separated by commas */
+  setFirstView(id: number, replicas: string): void {
+    this.#changes.touch(id);
+    this.#placements.add(id, replicas);
+    this.#statements.run('UPDATE inodes SET view = 1, replicas = ? WHERE id = ?', replicas, id);
   }
 
   setWanted(id: number, wanted: number): void {

@@ -2,12 +2,19 @@
 import { ServiceError } from '../base/errors.ts';
 import type { Command } from '../wire/catalog-api.ts';
 import type { Tables } from './tables.ts';
-import { CATALOGS_VERSION, JUNCTIONS_VERSION, SPLITS_VERSION, VOLUME_MOVES_VERSION } from './versions.ts';
+import {
+  CATALOGS_VERSION,
+  CLONES_VERSION,
+  JUNCTIONS_VERSION,
+  SPLITS_VERSION,
+  VOLUME_MOVES_VERSION,
+} from './versions.ts';
 
 /**
  * Refuses servers of releases that ask the root catalog about all files, and so would take files of volumes with a
- * catalog of their own for deleted ones; and of those that find no path through attached volumes, or no
- * inode that has moved with its volume. A server that is added may have never run: then its registration decides.
+ * catalog of their own for deleted ones; of those that find no path through attached volumes, or no inode that has
+ * moved with its volume; and of those that do not copy contents that a clone shares. A server that is added may have
+ * never run: then its registration decides.
  * @param seenVersion command version that a server was last seen with; null: not since the start
  */
 export function refuseOutdatedServer(
@@ -17,7 +24,7 @@ export function refuseOutdatedServer(
 ): void {
   const { kind } = command;
   if (kind !== 'server-register' && kind !== 'server-add') return;
-  if (!tables.own.isRoot || tables.catalogs.isEmpty) return;
+  if (!tables.own.isRoot || (tables.catalogs.isEmpty && tables.clones.isEmpty)) return;
   const seen = kind === 'server-add' ? seenVersion(command.id) : (command.commandsVersion ?? 0);
   const needed = neededOf(tables);
   if (seen === null || seen >= needed.version) return;
@@ -31,7 +38,8 @@ interface Needed {
   readonly what: string;
 }
 
-function neededOf({ catalogs, moves }: Tables): Needed {
+function neededOf({ catalogs, moves, clones }: Tables): Needed {
+  if (!clones.isEmpty) return { version: CLONES_VERSION, what: 'clones of snapshots' };
   if (moves.haveParts) return { version: SPLITS_VERSION, what: 'directories that become volumes' };
   if (!moves.isEmpty) return { version: VOLUME_MOVES_VERSION, what: 'moves of volumes' };
   if (catalogs.hasAttached) return { version: JUNCTIONS_VERSION, what: 'attached volumes' };

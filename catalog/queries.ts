@@ -1,6 +1,7 @@
-import { unreachable } from '../base/assert.ts';
+import { assert, unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type {
+  CloneInfo,
   DirectoryQuota,
   PlacedFile,
   Query,
@@ -10,13 +11,16 @@ import type {
 } from '../wire/catalog-api.ts';
 import {
   fileSettingsOf,
+  kindName,
   placedFileOf,
+  policyName,
   shownOf,
   snapshotInfoOf,
   trashedFileOf,
   volumeInfoOf,
 } from './attributes.ts';
 import { isCounted } from './charges.ts';
+import type { CloneRow } from './clone-tables.ts';
 import { catalogState } from './commands/catalog-lifecycle.ts';
 import { hasGarbage } from './commands/files.ts';
 import { noAttribute } from './commands/set-attributes.ts';
@@ -32,12 +36,12 @@ import { misplacedFiles } from './misplaced-files.ts';
 import { nameCheck } from './names.ts';
 import type { PlacedRow } from './placement-tables.ts';
 import { presentRows } from './present-rows.ts';
-import type { CatalogDatabase } from './schema.ts';
+import { type CatalogDatabase, KIND_FILE } from './schema.ts';
 import { refuseElsewhere } from './scopes.ts';
 import { sessionLast, sessionsMissing } from './sessions.ts';
 import { snapshotChanges } from './snapshot-changes.ts';
 import { Tables } from './tables.ts';
-import { directoryOf, inodeOf, treeAt, treeByName, volumeOf } from './tree.ts';
+import { directoryOf, inodeOf, sharedContents, treeAt, treeByName, volumeOf } from './tree.ts';
 import { DELETIONS_VERSION } from './versions.ts';
 import { volumeExport } from './volume-export.ts';
 import type { VolumeRow } from './volume-tables.ts';
@@ -47,7 +51,10 @@ type FoundPath = QueryResults['paths']['paths'][number];
 
 export type QueryOf<Kind extends Query['kind']> = Extract<Query, { kind: Kind }>;
 
-/** Answers a query from the latest commit, or from the open transaction if `db` has one. @throws ServiceError */
+/**
+ * Answers a query from the latest commit, or from the open transaction if `db` has one.
+ * @throws ServiceError, UnfilledDirectory
+ */
 export function runQuery<Kind extends Query['kind']>(
   db: CatalogDatabase,
   query: QueryOf<Kind> & { kind: Kind },
@@ -109,6 +116,27 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
         garbage: hasGarbage(tables),
         ...(tables.retentions.hasDates() ? { retains: true } : {}),
       };
+    case 'unfilled': {
+      const { after, countMax } = query;
+      const rows = tables.clones.toFill(after, countMax);
+      const inodes = rows.map(({ inode }) => ({
+        inode,
+        kind: kindName(tables.inodes.existing(inode).kind),
+      }));
+      return { inodes, next: rows.length < countMax ? null : (rows.at(-1)?.inode ?? null) };
+    }
+    case 'shared-contents': {
+      const own = inodeOf(tables, query.inode);
+      if (own.kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${own.id} is no file`);
+      const row = tables.clones.unfilled(own.id);
+      const at = row === undefined ? { ...own, source: own.id } : sharedContents(tables, row);
+      const { source, sizeBytes, modifiedNs, contentsEpoch: epoch, contentsSeq: seq } = at;
+      const members = row === undefined || row.members === '' ? [] : row.members.split(',');
+      return {
+        ...{ source, contents: { epoch, seq }, sizeBytes, modifiedNs },
+        ...{ objectBytes: own.objectBytes, policy: policyName(own.policy), members },
+      };
+    }
     case 'live-files':
       return { inodes: tables.inodeLists.live(volumeOf(tables, query.volume).id, query.countMax) };
     case 'reservations': {
@@ -233,6 +261,20 @@ function resolved(tables: Tables, { volume, path, ...how }: QueryOf<'resolve'>):
   return { attributes: shownOf(treeByName(tables, volume).tree, pathInode(tables, volume, path, how)) };
 }
 
+function cloneInfoOf(
+  { volumes, snapshots }: Tables,
+  { source, serial, unfilled, flattens }: CloneRow,
+): CloneInfo {
+  const snapshot = snapshots.bySerial(source, serial);
+  assert(snapshot !== undefined, 'A snapshot is not removed while clones need it');
+  return {
+    source: volumes.row(source).name,
+    snapshot: snapshot.name,
+    unfilled,
+    flattens: flattens === 1,
+  };
+}
+
 /** @returns an entry's path in its volume; null if its directory is unlinked */
 function pathOf(tables: Tables, { inode, parent, name }: NameRow): FoundPath | null {
   const directory = tables.inodes.existing(parent);
@@ -310,6 +352,12 @@ function listedVolume(tables: Tables, row: VolumeRow): VolumeInfo {
   return { ...shownVolume(tables, row), ...(fullDirectories === 0 ? {} : { fullDirectories }) };
 }
 
-function shownVolume({ own }: Tables, row: VolumeRow): VolumeInfo {
-  return { ...volumeInfoOf(row), ...(own.isRoot ? {} : { catalog: own.number }) };
+function shownVolume(tables: Tables, row: VolumeRow): VolumeInfo {
+  const { own, clones } = tables;
+  const clone = clones.ofVolume(row.id);
+  return {
+    ...volumeInfoOf(row),
+    ...(own.isRoot ? {} : { catalog: own.number }),
+    ...(clone === undefined ? {} : { clone: cloneInfoOf(tables, clone) }),
+  };
 }

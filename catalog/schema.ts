@@ -6,7 +6,7 @@ import { type CatalogNumber, inodesOf, ROOT_CATALOG, ROOT_NUMBERS_END } from '..
 export type CatalogDatabase = Database.Database;
 
 /** Version of the tables, stored as `user_version`. */
-export const SCHEMA_VERSION = 15;
+export const SCHEMA_VERSION = 16;
 
 /** Kinds of inodes in the tables. A number is never reused. */
 export const KIND_FILE = 1;
@@ -631,6 +631,40 @@ const QUOTA_WALKS = `
   ALTER TABLE volume_moves ADD COLUMN visiting INTEGER NOT NULL DEFAULT 0;
 `;
 
+/** Volumes that begin as the tree of a snapshot: see `CloneTables`. */
+const CLONES = `
+  -- of a volume with unfilled inodes: the volume and number of the snapshot, and how many rows of unfilled it has
+  CREATE TABLE clones (
+    volume    INTEGER PRIMARY KEY,
+    source    INTEGER NOT NULL,
+    serial    INTEGER NOT NULL,
+    unfilled  INTEGER NOT NULL,
+    -- 1 if all of it is to be filled
+    flattens  INTEGER NOT NULL DEFAULT 0
+  ) STRICT;
+  CREATE INDEX clones_of ON clones (source, serial);
+  -- directories whose entries, and files whose contents, are still those of an inode that the snapshot shows
+  CREATE TABLE unfilled (
+    inode     INTEGER PRIMARY KEY,
+    volume    INTEGER NOT NULL,
+    origin    INTEGER NOT NULL,
+    -- of a directory: the last name that was copied
+    position  TEXT NOT NULL COLLATE BINARY,
+    -- of a file: the servers that copy its contents, separated by commas; '' before its first change
+    members   TEXT NOT NULL COLLATE BINARY DEFAULT ''
+  ) STRICT;
+  CREATE INDEX unfilled_of_volume ON unfilled (volume, inode);
+  CREATE INDEX unfilled_opened ON unfilled (inode) WHERE members <> '';
+  -- copies of inodes with several names, while names are to come
+  CREATE TABLE clone_names (
+    volume  INTEGER NOT NULL,
+    origin  INTEGER NOT NULL,
+    inode   INTEGER NOT NULL,
+    names   INTEGER NOT NULL,
+    PRIMARY KEY (volume, origin)
+  ) STRICT, WITHOUT ROWID;
+`;
+
 /** From version 1 to 2; servers are added when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -662,6 +696,7 @@ const MIGRATIONS: readonly string[] = [
   SPLITS + RETENTIONS,
   DIRECTORY_QUOTAS,
   QUOTA_WALKS,
+  CLONES,
 ];
 
 /** The tables, each with its key columns, in the order of the canonical dump. */
@@ -706,6 +741,9 @@ export const TABLE_KEYS = {
   retentions: 'inode',
   retained_snapshots: 'volume, serial',
   retention_clock: 'id',
+  clones: 'volume',
+  unfilled: 'inode',
+  clone_names: 'volume, origin',
 } as const;
 
 /**

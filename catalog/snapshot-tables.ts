@@ -1,4 +1,5 @@
 import { assert } from '../base/assert.ts';
+import type { CloneTables } from './clone-tables.ts';
 import type { InodeRow } from './inode-rows.ts';
 import type { Statements } from './statements.ts';
 
@@ -57,7 +58,7 @@ const PAST_ROW = `
   CAST(p.changed_ns AS TEXT) AS changedNs, CAST(p.created_ns AS TEXT) AS createdNs, p.target, p.device, '' AS replicas, 0 AS view,
   p.object_bytes AS objectBytes, p.contents_epoch AS contentsEpoch, p.contents_seq AS contentsSeq,
   p.modified_epoch AS modifiedEpoch, p.modified_seq AS modifiedSeq, 0 AS live, 0 AS markEpoch, 0 AS markTurn, p.parent,
-  NULL AS orphanedNs, 0 AS trashed, 0 AS wanted, p.policy, NULL AS allowed, 0 AS preserving, p.since, p.flags, NULL AS retainNs, 0 AS placement, 0 AS quota, NULL AS junction, 0 AS xattrs,
+  NULL AS orphanedNs, 0 AS trashed, 0 AS wanted, p.policy, NULL AS allowed, 0 AS preserving, p.since, p.flags, NULL AS retainNs, 0 AS placement, 0 AS quota, NULL AS junction, 0 AS shared, 0 AS xattrs,
   p.source`;
 
 /**
@@ -67,11 +68,13 @@ const PAST_ROW = `
  */
 export class SnapshotTables {
   readonly #statements: Statements;
+  readonly #clones: CloneTables;
   /** Whether any volume has snapshots; otherwise nothing is kept or queried. */
   #any = false;
 
-  constructor(statements: Statements) {
+  constructor(statements: Statements, clones: CloneTables) {
     this.#statements = statements;
+    this.#clones = clones;
   }
 
   /** Call before each command, and before content queries between commands. */
@@ -213,7 +216,9 @@ export class SnapshotTables {
       ?.volume;
   }
 
+  /** @throws UnfilledDirectory */
   childAt(parent: number, name: string, serial: number): number | undefined {
+    this.#clones.assertFilled(parent);
     return this.#statements.get<{ inode: number }>(
       `SELECT inode FROM entries WHERE parent = ? AND name = ? AND since <= ?
        UNION ALL SELECT inode FROM past_entries WHERE parent = ? AND name = ? AND until >= ? AND since <= ?`,
@@ -227,12 +232,14 @@ export class SnapshotTables {
     )?.inode;
   }
 
+  /** @throws UnfilledDirectory */
   childrenAt(
     parent: number,
     after: string,
     countMax: number,
     serial: number,
   ): { readonly name: string; readonly inode: number }[] {
+    this.#clones.assertFilled(parent);
     return this.#statements.all(
       `SELECT name, inode FROM entries WHERE parent = ? AND name > ? AND since <= ?
        UNION ALL SELECT name, inode FROM past_entries WHERE parent = ? AND name > ? AND until >= ? AND since <= ?

@@ -1,6 +1,7 @@
 import { assert } from '../base/assert.ts';
 import { AdoptedVersion } from './adopted-version.ts';
 import { ChangeRecord, type NameChange } from './change-record.ts';
+import { CloneTables } from './clone-tables.ts';
 import { DeletionLog } from './deletion-log.ts';
 import { DirectoryClassTables } from './directory-class-tables.ts';
 import { DirectoryQuotaTables } from './directory-quota-tables.ts';
@@ -53,6 +54,7 @@ export class Tables {
   /** Every change of a row that snapshots show keeps a copy first. */
   readonly snapshots: SnapshotTables;
   readonly sweeps: SnapshotSweeps;
+  readonly clones: CloneTables;
   readonly inodeLists: InodeLists;
   readonly deletions: DeletionLog;
   readonly #db: CatalogDatabase;
@@ -81,12 +83,24 @@ export class Tables {
     this.junctions = new JunctionTables(statements);
     this.trash = new TrashTables(statements);
     this.retentions = new RetentionTables(statements);
-    this.snapshots = new SnapshotTables(statements);
+    this.clones = new CloneTables(statements);
+    this.snapshots = new SnapshotTables(statements, this.clones);
     this.sweeps = new SnapshotSweeps(statements);
     this.inodeLists = new InodeLists(statements);
     this.deletions = new DeletionLog(statements);
-    const { volumes, quotas, walks, numbers, placements, classes, trash, retentions, snapshots, deletions } =
-      this;
+    const {
+      volumes,
+      quotas,
+      walks,
+      numbers,
+      placements,
+      classes,
+      trash,
+      retentions,
+      clones,
+      snapshots,
+      deletions,
+    } = this;
     this.inodes = new InodeTables(statements, {
       ...{
         volumes,
@@ -97,12 +111,13 @@ export class Tables {
         classes,
         trash,
         retentions,
+        clones,
         snapshots,
         deletions,
         changes,
       },
     });
-    this.entries = new EntryTables(statements, { snapshots, walks, changes });
+    this.entries = new EntryTables(statements, { clones, snapshots, walks, changes });
     this.xattrs = new XattrTables(statements, { snapshots, changes });
   }
 

@@ -1,5 +1,7 @@
+import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { CatalogNumber } from '../base/ids.ts';
+import type { UnfilledRow } from './clone-tables.ts';
 import type { EntryRow, InodeRow } from './inode-rows.ts';
 import { KIND_DIRECTORY, KIND_FILE } from './schema.ts';
 import type { Tables } from './tables.ts';
@@ -21,6 +23,22 @@ export interface ShownRow extends InodeRow {
   readonly source?: number;
 }
 
+/** The file that has the contents, and their version there. */
+type ContentsLocation = Required<Pick<ShownRow, 'source' | 'contentsEpoch' | 'contentsSeq'>>;
+
+/** The contents of a shared file, as the snapshot has them. */
+type SharedLocation = ContentsLocation & Pick<ShownRow, 'sizeBytes' | 'modifiedNs'>;
+
+/** Where the contents of a file of a clone are, while it has none of its own. */
+export function sharedContents(tables: Tables, { volume, origin }: UnfilledRow): SharedLocation {
+  const clone = tables.clones.ofVolume(volume);
+  assert(clone !== undefined, 'An unfilled inode is of a clone');
+  const row = new SnapshotTree(tables, clone.serial).inode(origin);
+  assert(row !== undefined, 'A snapshot shows the origins of its clones');
+  const { source = 0, contentsEpoch, contentsSeq, sizeBytes, modifiedNs } = row;
+  return { source: source > 0 ? source : origin, contentsEpoch, contentsSeq, sizeBytes, modifiedNs };
+}
+
 export class SnapshotTree implements Tree {
   readonly serial: number;
   readonly #tables: Tables;
@@ -37,9 +55,9 @@ export class SnapshotTree implements Tree {
     const xattrs = this.#tables.snapshots.xattrCountAt(id, this.serial);
     // A snapshot shows what its volume had: a junction was an empty directory.
     if (row.kind !== KIND_FILE) return { ...row, xattrs, junction: null };
-    const source = row.source ?? 0;
-    const { replicas = '', view = 0 } = this.#tables.inode(source > 0 ? source : id) ?? {};
-    return { ...row, live: 0, xattrs, replicas, view };
+    const shown = { ...row, live: 0, xattrs, shared: 0, ...this.#contents(id, row) };
+    const { replicas = '', view = 0 } = this.#tables.inode(shown.source > 0 ? shown.source : id) ?? {};
+    return { ...shown, replicas, view };
   }
 
   child(parent: number, name: string): ShownRow | undefined {
@@ -58,6 +76,15 @@ export class SnapshotTree implements Tree {
 
   xattrNames(inode: number): string[] {
     return this.#tables.snapshots.xattrsAt(inode, this.serial).map(({ name }) => name);
+  }
+
+  /** Where the contents are: preserved, the file's own, or those of the snapshot that it is a copy of. */
+  #contents(id: number, { source = 0, contentsEpoch, contentsSeq }: ShownRow): ContentsLocation {
+    const unfilled = source === 0 ? this.#tables.clones.unfilled(id) : undefined;
+    if (unfilled === undefined) return { source, contentsEpoch, contentsSeq };
+    // Its size and times are its own.
+    const { sizeBytes: _size, modifiedNs: _time, ...location } = sharedContents(this.#tables, unfilled);
+    return location;
   }
 
   #unchanged(id: number): ShownRow | undefined {

@@ -19,9 +19,9 @@ import type { ExportedTable } from '../wire/volume-moves.ts';
  *   volumes of reserved numbers. 14: directories that become volumes; placement classes of uploads;
  *   extended attributes of new files and directories, and of removed directories; retentions.
  * - 15: quotas of directories. 16: quotas that begin and end at directories with entries; steps of splits
- *   that end within a directory.
+ *   that end within a directory. 17: clones of snapshots.
  */
-export const COMMANDS_VERSION = 16;
+export const COMMANDS_VERSION = 17;
 
 /** Servers from this version on obey fences. @see CacheOwner.fence */
 export const FENCES_VERSION = 5;
@@ -75,6 +75,9 @@ export const DIRECTORY_QUOTAS_VERSION = 15;
 
 /** Servers from this version on know that a quota begins or ends at a directory with entries. */
 export const QUOTA_WALKS_VERSION = 16;
+
+/** From this version on, volumes may be clones of snapshots. */
+export const CLONES_VERSION = 17;
 
 /** The version that introduced each command. A new command needs an entry. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {
@@ -153,6 +156,11 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   'snapshot-retain': 14,
   'set-quota': 15,
   'walk-quotas': 16,
+  'clone-create': 17,
+  'clone-fill': 17,
+  'clone-open': 17,
+  'clone-filled': 17,
+  'clone-flatten': 17,
 };
 
 /**

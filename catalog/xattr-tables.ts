@@ -52,6 +52,16 @@ export class XattrTables {
     );
   }
 
+  /** Inserts an attribute that the inode of a clone has had from the beginning. */
+  insertCopy(inode: number, name: string, value: Uint8Array): void {
+    this.#statements.run(
+      'INSERT INTO xattrs (inode, name, value, since) VALUES (?, ?, ?, 1)',
+      inode,
+      name,
+      value,
+    );
+  }
+
   delete(inode: number, name: string): void {
     this.#changes.touch(inode);
     this.#snapshots.keepXattrs(inode, name);

@@ -1,5 +1,6 @@
+import { assert } from '../base/assert.ts';
 import type { Incarnation, ServerId } from '../base/ids.ts';
-import type { Epoch } from './epoch.ts';
+import { type Epoch, epochEqual } from './epoch.ts';
 import type { ReplicaRecord, Trust } from './record.ts';
 import type { View } from './view.ts';
 import { viewHasMajority } from './view.ts';
@@ -31,6 +32,21 @@ export function mayCreateWithContents(
   trust: Trust,
 ): boolean {
   return here === null && trust === 'intact' && view.joint === undefined && view.members.includes(self);
+}
+
+/**
+ * The epoch of a first state that each of a subject's servers makes by itself, equal at all of them. Processes have
+ * larger incarnations.
+ */
+export function copyEpoch({ members: [server] }: View): Epoch {
+  assert(server !== undefined, 'A view has members');
+  return { counter: FIRST_COUNTER, server, incarnation: 0 as Incarnation };
+}
+
+/** Whether the replica has such a state, and nothing was ever promised or changed there. */
+export function isUnusedCopy({ view, promised, installed, seq }: ReplicaRecord): boolean {
+  const epoch = copyEpoch(view);
+  return seq === 1 && epochEqual(promised, epoch) && epochEqual(installed, epoch);
 }
 
 /** Counts which servers have stored each of several subjects that are created together. */

@@ -610,6 +610,25 @@ export const Command = Type.Union([
     retain: Retention,
   }),
   Type.Object({ kind: Type.Literal('snapshot-remove'), volume: VolumeName, name: SnapshotName }),
+  /** Creates the volume `name`, whose tree is that of a snapshot of `volume`: see docs/design/clones.md. */
+  Type.Object({
+    kind: Type.Literal('clone-create'),
+    name: VolumeName,
+    volume: VolumeName,
+    snapshot: SnapshotName,
+  }),
+  /** Copies the next entries of a directory of a clone from its snapshot, at most `countMax`. */
+  Type.Object({
+    kind: Type.Literal('clone-fill'),
+    inode: Inode,
+    countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  }),
+  /** Before the first change of a file of a clone: chooses the servers that copy its contents. */
+  Type.Object({ kind: Type.Literal('clone-open'), inode: Inode }),
+  /** A majority of the chosen servers has the contents, synced. */
+  Type.Object({ kind: Type.Literal('clone-filled'), inode: Inode }),
+  /** Has all of a clone copied in the background. */
+  Type.Object({ kind: Type.Literal('clone-flatten'), name: VolumeName }),
   /** Deletes what only removed snapshots showed: at most this many rows of each kind. */
   Type.Object({ kind: Type.Literal('sweep'), countMax: Type.Integer({ minimum: 1, maximum: 10_000 }) }),
   /** The file's replica count; null: its volume's. */
@@ -735,6 +754,8 @@ export interface Attributes {
   readonly snapshot?: number;
   /** The file that has the snapshot's contents, if another one. */
   readonly source?: number;
+  /** A file of a clone whose contents are still its snapshot's: `shared-contents` says where. Absent in snapshots. */
+  readonly shared?: true;
 }
 
 /** A volume, and the number of its catalog. */
@@ -751,6 +772,31 @@ export interface SnapshotInfo {
   readonly madeNs: string;
   /** Until when it is retained, perhaps in the past; absent if it never was. */
   readonly retainUntilNs?: string;
+}
+
+/** Where the contents of a file are that may be shared with a snapshot. */
+export interface SharedContents {
+  /** The file that has them: the file itself once it has contents of its own. */
+  readonly source: number;
+  /** Their version in that file. */
+  readonly contents: ContentVersion;
+  readonly sizeBytes: number;
+  readonly modifiedNs: string;
+  readonly objectBytes: number;
+  readonly policy: Policy;
+  /** Of a shared file: the servers that copy them; empty before `clone-open`. */
+  readonly members: readonly string[];
+}
+
+/** The snapshot that a volume is a clone of, while it needs that. */
+export interface CloneInfo {
+  /** The volume of the snapshot, and the snapshot's name. */
+  readonly source: string;
+  readonly snapshot: string;
+  /** Directories and files that need it. What they have in turn is not known yet. */
+  readonly unfilled: number;
+  /** Whether all of it is being copied. */
+  readonly flattens: boolean;
 }
 
 /** `in`: takes new replicas. `draining`: its replicas are moved away. `out`: removed; does not rejoin by itself. */
@@ -863,6 +909,8 @@ export interface VolumeInfo extends PlacementClass {
   readonly fullDirectories?: number;
   /** The directory of another volume at which it is attached; absent if at none. */
   readonly attached?: number;
+  /** In answers of queries; absent if it needs no snapshot. */
+  readonly clone?: CloneInfo;
 }
 
 export interface TrashedFile {
@@ -953,6 +1001,14 @@ export const Query = Type.Union([
     countMax: Type.Integer({ minimum: 1, maximum: CHANGES_MAX }),
   }),
   Type.Object({ kind: Type.Literal('sweeps') }),
+  /** Directories and files that are to be copied in the background, ascending: see `clone-flatten`, `clone-open`. */
+  Type.Object({
+    kind: Type.Literal('unfilled'),
+    after: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+    countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  }),
+  /** The file, and its version, that has the contents of a file with the attribute `shared`. */
+  Type.Object({ kind: Type.Literal('shared-contents'), inode: Inode }),
   /** Linked files of a volume that may be being written. */
   Type.Object({
     kind: Type.Literal('live-files'),
@@ -1224,6 +1280,14 @@ export interface CommandResults extends RootCommandResults, VolumeCommandResults
   readonly 'trash-empty': { readonly removed: number };
   readonly 'snapshot-create': { readonly snapshot: SnapshotInfo };
   readonly 'snapshot-remove': Record<string, never>;
+  readonly 'clone-create': { readonly volume: VolumeInfo };
+  /** `done`: the directory has all its entries. */
+  readonly 'clone-fill': { readonly done: boolean };
+  /** Null if the file has contents of its own. */
+  readonly 'clone-open': { readonly members: readonly string[] | null };
+  readonly 'clone-filled': Record<string, never>;
+  /** How many directories and files need the snapshot, as in `CloneInfo`; 0 for a volume that is no clone. */
+  readonly 'clone-flatten': { readonly unfilled: number };
   readonly 'snapshot-retain': { readonly snapshot: SnapshotInfo };
   readonly sweep: { readonly rows: number; readonly more: boolean };
 }
@@ -1250,6 +1314,12 @@ export interface QueryResults extends MoveQueryResults {
    * `garbage`: whether there is anything that `collect` deletes, at once or when its time has come. `retains`: whether
    * there is a date of a retention that has not come.
    */
+  /** `next`: the position after which there may be more; null at the end. */
+  readonly unfilled: {
+    readonly inodes: readonly { readonly inode: number; readonly kind: NodeKind }[];
+    readonly next: number | null;
+  };
+  readonly 'shared-contents': SharedContents;
   readonly sweeps: { readonly pending: boolean; readonly garbage?: boolean; readonly retains?: boolean };
   readonly 'live-files': { readonly inodes: readonly number[] };
   /** `next`: resume point, null at the end. */

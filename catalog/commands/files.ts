@@ -8,6 +8,7 @@ import { allowedOfNew, allowGrowth, quotaOfVolume } from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf, volumeOf } from '../tree.ts';
+import { notFilled } from './clones.ts';
 import { forgetReservations, notReserved } from './create-with-contents.ts';
 import { nodeCreate, resolveName } from './entries.ts';
 import { collectOrphan, preserveIfShown } from './snapshots.ts';
@@ -102,6 +103,7 @@ export function openForWrite(
   if (inode.kind === KIND_DIRECTORY)
     throw new ServiceError('is-directory', `Inode ${inode.id} is a directory`);
   if (inode.kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${inode.id} is no file`);
+  if (inode.shared === 1) throw notFilled(inode);
   // A primary of an earlier release would overwrite an append-only file.
   if (isImmutable(tables, inode) || (isAppendOnly(inode) && command.restricts !== true))
     throw protectedError(tables, inode);
@@ -124,7 +126,7 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
     const { epoch, seq } = file.contents;
     const modifiedNs = timeCheck(file.modifiedNs);
     const inode = tables.inode(file.inode);
-    if (inode === undefined || inode.kind !== KIND_FILE) continue;
+    if (inode === undefined || inode.kind !== KIND_FILE || inode.shared === 1) continue;
     // Sent before a newer mark, arrived after it: must not end that mark.
     if (
       file.mark !== undefined &&

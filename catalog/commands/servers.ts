@@ -12,6 +12,7 @@ import { KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
 import { refuseLeavingPlan } from './catalog-lifecycle.ts';
+import { notFilled } from './clones.ts';
 import { refuseNotLeft } from './volume-catalogs.ts';
 
 const FIRST_INODE = 1;
@@ -177,6 +178,12 @@ export function serverRemove(
       `Server ${before.id} holds or is to hold replicas of ${tables.placements.count(before.id)} files: drain it first`,
     );
   }
+  if (!command.dead && tables.clones.areCopiedTo(before.id)) {
+    throw new ServiceError(
+      'busy',
+      `Server ${before.id} is copying files of a clone: they get their other servers when that has ended`,
+    );
+  }
   if (!command.dead && isNeededVoter(tables, before.id)) {
     throw new ServiceError(
       'precondition-failed',
@@ -219,6 +226,8 @@ export function followView(tables: Tables, command: FollowedFile): CommandResult
   }
   const inode = tables.inode(command.inode);
   if (inode === undefined || inode.kind !== KIND_FILE || number <= inode.view) return { followed: false };
+  // It has no replicas: what a server reports is of a file that it does not know to be a clone's.
+  if (inode.shared === 1) return { followed: false };
   tables.inodes.setView(inode, number, members.join(','));
   return { followed: true };
 }
@@ -230,6 +239,7 @@ export function planMembers(
 ): CommandResults['plan-members'] {
   const inode = inodeOf(tables, id);
   if (inode.kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${id} is no file`);
+  if (inode.shared === 1) throw notFilled(inode);
   if (new Set(members).size !== members.length)
     throw new ServiceError('bad-request', 'A plan names each of its servers once');
   const out = members.find((member) => tables.servers.server(member)?.state === 'out');

@@ -10,6 +10,7 @@ import type { SnapshotRow } from '../snapshot-tables.ts';
 import type { Tables } from '../tables.ts';
 import { volumeOf } from '../tree.ts';
 import type { VolumeRow } from '../volume-tables.ts';
+import { assertNotCloned } from './clones.ts';
 
 /** Orphan time of a file kept for snapshots: never old enough to be collected. */
 const KEPT_FOR_SNAPSHOT_NS = (2n ** 63n - 1n).toString();
@@ -55,6 +56,7 @@ export function snapshotRemove(
   const volume = volumeOf(tables, command.volume);
   const snapshot = snapshotOf(tables, volume, command.name);
   assertNotRetained(tables, describe(volume, snapshot), snapshot.retainNs);
+  assertNotCloned(tables, volume, snapshot);
   tables.snapshots.remove(snapshot);
   return {};
 }

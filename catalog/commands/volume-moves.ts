@@ -10,6 +10,7 @@ import type { Tables } from '../tables.ts';
 import { volumeOf } from '../tree.ts';
 import type { MoveRow } from '../volume-move-tables.ts';
 import { RUNS_MAX, recordNumbers } from '../volume-numbers.ts';
+import { sharedWith } from './clones.ts';
 import { addCatalog, moved, settingsOf } from './volume-catalogs.ts';
 import { beginSplit, joinAgain, visitEntries } from './volume-splits.ts';
 
@@ -27,6 +28,9 @@ export function volumeMove(
   const volume = volumeOf(tables, name);
   if (tables.moves.sources().includes(volume.id))
     throw new ServiceError('busy', `A directory of "${name}" becomes a volume: wait until that has ended`);
+  const shared = sharedWith(tables, volume);
+  if (shared !== null)
+    throw new ServiceError('precondition-failed', `Volume "${name}" cannot move: ${shared}`);
   const settings = settingsOf({ labels: [], zones: [], ...volumeInfoOf(volume) });
   const catalog = addCatalog(tables, { name, members, settings });
   tables.moves.enter({ catalog: catalog.number, volume: volume.id }, 'begun');

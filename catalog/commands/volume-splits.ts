@@ -16,6 +16,7 @@ import { volumeOf } from '../tree.ts';
 import type { MoveRow } from '../volume-move-tables.ts';
 import type { VolumeRow } from '../volume-tables.ts';
 import { isBelow, pathInode } from '../walk.ts';
+import { sharedWith } from './clones.ts';
 import { leaveQuota, returnToQuota } from './directory-quotas.ts';
 import { addCatalog, refuseTakenName, settingsOf } from './volume-catalogs.ts';
 
@@ -63,6 +64,8 @@ function unfitness(tables: Tables, directory: InodeRow | undefined, volume: Volu
   if (directory.kind !== KIND_DIRECTORY) return 'it is no directory';
   if (directory.id === volume.root) return `it is the root of its volume, which may move as a whole`;
   if (directory.junction !== null) return 'a volume is attached there';
+  const shared = sharedWith(tables, volume);
+  if (shared !== null) return `of its volume, ${shared}`;
   if (tables.snapshots.all(volume.id).length > 0)
     return 'its volume has snapshots, which would lose it: remove them';
   if (tables.sweeps.hasVolume(volume.id))

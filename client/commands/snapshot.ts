@@ -1,7 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { dateOfNs } from '../../base/dates.ts';
 import { ServiceError } from '../../base/errors.ts';
-import { isVolumeName } from '../../wire/access.ts';
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';
 import type { Retention } from '../../wire/retention.ts';
 import { abandonedSnapshots } from '../backup/own-snapshot.ts';
@@ -24,12 +23,8 @@ import {
   UNTIL,
   wantedRetention,
 } from './retain.ts';
+import { type SnapshotName, snapshotName } from './snapshot-name.ts';
 import { volumeName } from './volume.ts';
-
-interface SnapshotName {
-  readonly volume: string;
-  readonly name: string;
-}
 
 interface CreateOptions {
   readonly retain?: Retention;
@@ -209,13 +204,4 @@ function keepRules(text: string): KeepRules {
   throw new InvalidArgumentError(
     'It is a whole number from 0 to 4096, or rules such as hourly=24,daily=7,weekly=4,monthly=12.',
   );
-}
-
-function snapshotName(text: string): SnapshotName {
-  const [volume, name, ...more] = text.split('@');
-  if (!isVolumeName(volume) || !isVolumeName(name) || more.length > 0)
-    throw new InvalidArgumentError(
-      'A snapshot is VOLUME@NAME, each 1 to 63 of a-z, 0-9, ".", "_" and "-", a letter or digit first.',
-    );
-  return { volume, name };
 }

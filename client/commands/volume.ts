@@ -15,6 +15,7 @@ import { EXIT_DEGRADED, preconditionFailure, usageFailure } from '../terminal/fa
 import { printable, printJson, printLine, printTable } from '../terminal/output.ts';
 import { formatBytes } from '../terminal/quantities.ts';
 import type { CallOptions } from '../transport/exchange.ts';
+import { addCloneCommands, cloneText } from './clone.ts';
 import { clusterCommand, duration, size, wholeNumber, withClient } from './cluster-command.ts';
 import { LABELS, type PlacementOptions, placementOf, placementText, ZONES } from './placement-options.ts';
 import { addOwnCatalogCommand, addSplitCommand } from './volume-move.ts';
@@ -175,6 +176,7 @@ export function addVolumeCommands(program: Command): void {
         });
         return printJson({ volumes: shown, unavailable, catalogs });
       }
+      const haveClones = volumes.some(({ clone }) => clone !== undefined);
       const rows = volumes.map((one) => [
         one.name,
         `${one.replicas}`,
@@ -191,8 +193,13 @@ export function addVolumeCommands(program: Command): void {
           catalogs.find(({ name }) => name === one.name),
         ),
         ...(attachedAt.size === 0 ? [] : [attachedAt.get(one.name) ?? '–']),
+        ...(haveClones ? [cloneText(one)] : []),
       ]);
-      printTable(rows, [...HEADER, ...(attachedAt.size === 0 ? [] : ['ATTACHED AT'])]);
+      printTable(rows, [
+        ...HEADER,
+        ...(attachedAt.size === 0 ? [] : ['ATTACHED AT']),
+        ...(haveClones ? ['CLONE OF'] : []),
+      ]);
       for (const name of unavailable) {
         const catalog = catalogText(catalogs.find((one) => one.name === name));
         printLine(`The volume ${name} is unavailable: its catalog does not answer (${catalog})`);
@@ -201,6 +208,7 @@ export function addVolumeCommands(program: Command): void {
 
   addOwnCatalogCommand(volume, volumeName);
   addSplitCommand(volume, volumeName, parseRemotePath);
+  addCloneCommands(volume, volumeName);
 
   clusterCommand(volume, 'rm', 'remove an empty volume')
     .argument('<name>', 'name of the volume', volumeName)

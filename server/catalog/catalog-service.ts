@@ -47,6 +47,7 @@ import type { CatalogRow } from './catalog-rows.ts';
 import type { CatalogSubject, Execution } from './catalog-subject.ts';
 import type { BlockedChange } from './client-caches.ts';
 import { Departures } from './departures.ts';
+import { DirectoryFills } from './directory-fills.ts';
 import { MemberReads } from './member-reads.ts';
 import { NumberWindow } from './number-window.ts';
 import type { Recaller } from './recaller.ts';
@@ -70,6 +71,7 @@ const DURABLE_KINDS: ReadonlySet<Command['kind']> = new Set([
   'snapshot-create',
   'snapshot-remove',
   'snapshot-retain',
+  'clone-create',
   'server-register',
   'server-add',
   'server-state',
@@ -126,6 +128,8 @@ const SEEN_BEFORE: { readonly [Kind in Command['kind']]?: Seen } = {
   'catalog-create': 'servers',
   'volume-move': 'servers',
   'volume-split': 'servers',
+  // Nor contents that a file shares with a snapshot, which any of them may have to copy.
+  'clone-create': 'servers',
   // Nor do they find paths through attached volumes. While one is attached, the root catalog registers none of them.
   'volume-attach': 'servers-until-attached',
 };
@@ -156,6 +160,8 @@ const TIMED = [
   'link',
 ] as const;
 type TimedKind = (typeof TIMED)[number];
+
+const NONE_UNFILLED: ReadonlyMap<number, number> = new Map();
 
 const NO_LISTENER: CreationListener = {
   creating: () => undefined,
@@ -209,10 +215,11 @@ export class LocalCatalogService implements CatalogService {
   readonly #memberReads: MemberReads;
   #queue: WaitingCommand[] = [];
   #heldByBarrier: WaitingCommand[] = [];
-  /** Number of commands that wait for recalls, outside the queue. */
-  #recalling = 0;
+  /** Number of commands that wait for recalls or directories, outside the queue. */
+  #waitingOutside = 0;
   #executing = false;
   readonly #departures: Departures;
+  readonly #fills: DirectoryFills;
   /** Null in the root catalog, whose epochs have numbers of their own. */
   readonly #window: NumberWindow | null;
   /** The version of commands that members were last seen with. No earlier release starts on their disks afterwards. */
@@ -227,6 +234,11 @@ export class LocalCatalogService implements CatalogService {
       ...{ catalog, world, driver },
       view: () => this.#view,
       servers: () => this.#servers(),
+    });
+    this.#fills = new DirectoryFills({
+      world,
+      seq: () => subject.record().seq,
+      execute: async (request) => (await this.#enqueue(request, NO_LISTENER)) as CommandResults['clone-fill'],
     });
     this.#window =
       catalog === ROOT_CATALOG
@@ -289,7 +301,7 @@ export class LocalCatalogService implements CatalogService {
   }
 
   #enqueue(request: CommandRequest, maker: CreationListener): Promise<CommandResult> {
-    if (this.#queue.length + this.#heldByBarrier.length + this.#recalling >= QUEUE_MAX) {
+    if (this.#queue.length + this.#heldByBarrier.length + this.#waitingOutside >= QUEUE_MAX) {
       const why = `The catalog's queue is full (${QUEUE_MAX} commands): retry later`;
       return Promise.reject(new ServiceError('busy', why, { retryAfterMs: 100 }));
     }
@@ -405,12 +417,14 @@ export class LocalCatalogService implements CatalogService {
       const answer = await this.#bounded(this.#memberReads.answer(query));
       if (answer !== null) return answer;
     }
-    await this.#primary();
     const { driver, subject, recaller } = this.#parts;
-    if (exact) await this.#bounded(recaller.recallForQuery(query, null, false));
-    // The primary applies only committed batches: no reader waits for others.
-    await this.#bounded(driver.untilReadable(driver.epoch, 0));
-    return subject.query(query);
+    return this.#fills.whenFilled(async () => {
+      await this.#primary();
+      if (exact) await this.#bounded(recaller.recallForQuery(query, null, false));
+      // The primary applies only committed batches: no reader waits for others.
+      await this.#bounded(driver.untilReadable(driver.epoch, 0));
+      return subject.query(query);
+    });
   }
 
   /** Answers a client that caches the answer, after other clients' grants that conflict have been recalled. */
@@ -420,12 +434,14 @@ export class LocalCatalogService implements CatalogService {
     delegate = false,
   ): Promise<GrantedAnswer<QueryResults[Query['kind']]>> {
     this.#assertServes(query.kind);
-    await this.#primary();
     const { driver, subject, recaller } = this.#parts;
     const ask = (asked: Query) => subject.query(asked);
-    await this.#bounded(recaller.recallForQuery(query, session, delegate));
-    await this.#bounded(driver.untilReadable(driver.epoch, 0));
-    return delegate ? recaller.answerDelegating(query, session, ask) : recaller.answer(query, session, ask);
+    return this.#fills.whenFilled(async () => {
+      await this.#primary();
+      await this.#bounded(recaller.recallForQuery(query, session, delegate));
+      await this.#bounded(driver.untilReadable(driver.epoch, 0));
+      return delegate ? recaller.answerDelegating(query, session, ask) : recaller.answer(query, session, ask);
+    });
   }
 
   async pollCache(request: CacheRequest): Promise<CacheAnswer> {
@@ -620,6 +636,7 @@ export class LocalCatalogService implements CatalogService {
       this.#blockedChangeOf(waiting, execution.touched[place] ?? []),
     );
     if (this.#setAside(batch, changes)) return null;
+    const unfilled = this.#fillFirst(batch, execution.unfilled ?? NONE_UNFILLED);
     const all = { inodes: [...new Set(changes.flatMap(({ inodes }) => inodes))], owner: null };
     // Until the batch is committed, the inodes that it changes are granted to no client.
     this.#parts.recaller.block(all);
@@ -640,6 +657,7 @@ export class LocalCatalogService implements CatalogService {
       // It is unknown whether a later primary finds the batch at some replica: retries of the requests find out.
       subject.abandon();
       for (const [place, waiting] of batch.entries()) {
+        if (unfilled.has(place)) continue;
         for (const file of making[place] ?? []) waiting.maker.notCreated(file);
         waiting.reject(error);
       }
@@ -648,6 +666,7 @@ export class LocalCatalogService implements CatalogService {
       this.#parts.recaller.release(all);
     }
     for (const [place, waiting] of batch.entries()) {
+      if (unfilled.has(place)) continue;
       const outcome = execution.outcomes[place];
       assert(outcome !== undefined, 'Every request has an outcome');
       const { kind } = waiting.request.command;
@@ -743,12 +762,38 @@ export class LocalCatalogService implements CatalogService {
     return true;
   }
 
+  /** Executes commands that need a directory of a clone again once it is filled. @returns the same directories */
+  #fillFirst(
+    batch: readonly WaitingCommand[],
+    unfilled: ReadonlyMap<number, number>,
+  ): ReadonlyMap<number, number> {
+    for (const [place, directory] of unfilled) {
+      const waiting = batch[place];
+      assert(waiting !== undefined, 'A place is one of the batch');
+      void this.#executeFilled(waiting, directory);
+    }
+    return unfilled;
+  }
+
+  async #executeFilled(waiting: WaitingCommand, directory: number): Promise<void> {
+    this.#waitingOutside++;
+    try {
+      await this.#fills.fill(directory);
+      this.#queue.unshift(waiting);
+    } catch (error) {
+      waiting.reject(error);
+    } finally {
+      this.#waitingOutside--;
+    }
+    void this.#pump();
+  }
+
   async #recall(waiting: WaitingCommand, change: BlockedChange): Promise<void> {
-    this.#recalling++;
+    this.#waitingOutside++;
     this.#parts.recaller.block(change);
     waiting.blocked.push(change);
     await this.#parts.recaller.recalled(change);
-    this.#recalling--;
+    this.#waitingOutside--;
     this.#queue.unshift(waiting);
     void this.#pump();
   }

@@ -37,6 +37,8 @@ export interface Execution {
   readonly body: Uint8Array | null;
   readonly outcomes: readonly Outcome[];
   readonly touched: readonly (readonly number[])[];
+  /** By place: directories to be filled before these requests are executed, which are not part of the batch. */
+  readonly unfilled?: ReadonlyMap<number, number>;
 }
 
 /**

@@ -1,5 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
+import { UnfilledDirectory } from '../../catalog/clone-tables.ts';
 import type { Query, QueryResults } from '../../wire/catalog-api.ts';
 import type { ReplicaDriver } from '../drivers/replica-driver.ts';
 import type { CatalogMetrics } from './catalog-metrics.ts';
@@ -50,8 +51,15 @@ export class MemberReads {
       if (error instanceof ServiceError && error.code === 'not-primary') return null;
       throw error;
     }
-    this.#parts.metrics?.memberReads.add();
-    return answer();
+    try {
+      const answered = answer();
+      this.#parts.metrics?.memberReads.add();
+      return answered;
+    } catch (error) {
+      // The primary has the directory filled.
+      if (error instanceof UnfilledDirectory) return null;
+      throw error;
+    }
   }
 }
 

@@ -5,6 +5,7 @@ import { BACKUP_CREATE_CALL, CREATE_CALL, SYNCED_CREATE_CALL } from '../file/cre
 import type { FirstContents } from '../file/first-contents.ts';
 import { AGREE_CALL, AGREE_SYNCED_CALL, type QuorumReads } from '../file/quorum-reads.ts';
 import type { ReplicaHost } from '../file/replica-host.ts';
+import type { SharedCopies } from '../file/shared-copies.ts';
 import { PREPARE_CALL, SUCCEED_CALL, type Succession } from '../file/succession.ts';
 import { UNLOCKED_CALL, type UnlockedEnds } from '../file/unlocked-ends.ts';
 import type { Observer } from '../live/observer.ts';
@@ -16,6 +17,7 @@ import { DISK_CALL, type FullDisks } from '../process/full-disks.ts';
 import { REPAIR_CALL } from '../repair/repair-call.ts';
 import type { Repairer } from '../repair/repairer.ts';
 import type { Scrubber } from '../repair/scrubber.ts';
+import { COPY_CALL } from '../routing/copy-call.ts';
 import type { Gateway } from '../routing/gateway.ts';
 import { CHANNEL_LEASE, CHANNEL_NAMED_LEASE, type TransportHandlers } from '../transport/transport.ts';
 
@@ -24,6 +26,7 @@ export interface PeerHandlersParts {
   readonly named: NamedLeases;
   readonly host: ReplicaHost;
   readonly contents: FirstContents;
+  readonly copies: SharedCopies;
   readonly quorumReads: QuorumReads;
   readonly gateway: Gateway;
   readonly succession: Succession;
@@ -40,7 +43,7 @@ export interface PeerHandlersParts {
 
 /** Routes messages and calls of peers to the parts of this server. */
 export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
-  const { lease, named, host, contents, quorumReads, gateway } = parts;
+  const { lease, named, host, contents, copies, quorumReads, gateway } = parts;
   const { catalogLists, catalogMoves, catalogSurvey } = parts;
   const { succession, lockEndings, repairer, scrubber, fullDisks, observer } = parts;
   return {
@@ -75,6 +78,8 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
           return contents.serve(from, payload, false);
         case SYNCED_CREATE_CALL:
           return contents.serve(from, payload, true);
+        case COPY_CALL:
+          return copies.serve(payload);
         case AGREE_CALL:
           return quorumReads.serve(from, payload);
         case AGREE_SYNCED_CALL:

@@ -4,6 +4,7 @@ import type { FailedReplica } from '../catalog/volume-catalogs.ts';
 import { type Creations, creationsOf } from '../file/creations.ts';
 import { LocalFileService } from '../file/file-service.ts';
 import { QuorumReads } from '../file/quorum-reads.ts';
+import { SharedCopies } from '../file/shared-copies.ts';
 import { Succession } from '../file/succession.ts';
 import { UnlockedEnds } from '../file/unlocked-ends.ts';
 import type { Membership } from '../membership/membership.ts';
@@ -12,6 +13,7 @@ import type { FullDisks } from '../process/full-disks.ts';
 import { Placement } from '../process/placement.ts';
 import type { Scrubber } from '../repair/scrubber.ts';
 import type { CatalogGateway } from '../routing/catalog-gateway.ts';
+import { COPY_CALL, decodeCopyAnswer, encodeCopyCall } from '../routing/copy-call.ts';
 import { Gateway } from '../routing/gateway.ts';
 import { ListedCatalogs } from '../routing/listed-catalogs.ts';
 import { LocalStatusService, type StatusOfMembership } from '../status/status-service.ts';
@@ -21,11 +23,15 @@ import { type CatalogParts, makeCatalogs } from './catalogs.ts';
 import { type CoreParts, isConnectedOf } from './cores.ts';
 import type { StorageParts } from './storage.ts';
 
+/** Longer than a server waits before it answers that it still copies. */
+const COPY_ANSWER_MS_MAX = 10_000;
+
 export interface ServiceParts extends CatalogParts {
   readonly quorumReads: QuorumReads;
   readonly files: LocalFileService;
   readonly placement: Placement;
   readonly gateway: Gateway;
+  readonly copies: SharedCopies;
   readonly creations: Creations;
   readonly succession: Succession;
   readonly lockEndings: UnlockedEnds;
@@ -127,8 +133,21 @@ export function makeServices(
   });
   const gateway = new Gateway({
     services: { catalogs: routed, files, status },
+    copyAt: async (server, file) =>
+      server === self
+        ? copies.copy(file)
+        : decodeCopyAnswer(await call(server, COPY_CALL, encodeCopyCall(file), COPY_ANSWER_MS_MAX)),
     founders: [...bootstrap.urls.keys()],
     ...{ world, metrics, machine: base.machine, tls: base.security.peers },
+  });
+  const copies = new SharedCopies({
+    ...{ self, world, log, host },
+    locate: (file) => gateway.queryCatalog({ kind: 'shared-contents', inode: file }),
+    read: async (file, ...range) => {
+      const [offset, length, asOf] = range;
+      return (await gateway.files.read(file, offset, length, { asOf })).bytes;
+    },
+    extent: (file, offset, whence, asOf) => gateway.files.extent(file, offset, whence, { asOf }),
   });
   const creations = creationsOf({
     ...{
@@ -165,6 +184,7 @@ export function makeServices(
     placement,
     ...catalogs,
     gateway,
+    copies,
     creations,
     succession,
     lockEndings,

@@ -176,6 +176,7 @@ function sharedParts(
     replicaAt: (server, file) => membership.placeAt(server, file),
     open: (file) => gateway.files.leaseStatus(file),
     settle: (file, timeoutMs) => gateway.files.settle(file, { timeoutMs }),
+    fillFile: (file) => gateway.fills.fill(file),
     replaceAfterMs: config.replaceAfterMs,
     moveLimits: new MoveLimits(world, config.moveRates),
     recountTurns: new RecountTurns(),

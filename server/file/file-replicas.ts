@@ -1,5 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
+import { isUnusedCopy } from '../../replica/create-with-contents.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
@@ -68,6 +69,7 @@ export class FileReplicas {
    */
   async ordererIfAny(file: FileId): Promise<Orderer | null> {
     const { host, clock, authorities } = this.#parts;
+    if (host.isCopying(file)) return null;
     await host.creationEnded(file);
     const driver = host.loaded(file) ?? (host.isResumable(file) ? host.load(file) : null);
     const orderer = driver === null ? null : authorities.orderer(driver);
@@ -209,8 +211,13 @@ export class FileReplicas {
   /** Loads the replica; creates an empty one if the catalog places one here, and else throws `not-primary`. */
   async #open(file: FileId): Promise<ReplicaDriver> {
     const { host, store, catalog, self } = this.#parts;
+    // The other members have copies already, or the file has no servers yet.
+    if (host.isCopying(file))
+      throw this.#elsewhereError(file, (await catalog.attributes(file)).replicas as ServerId[]);
     await host.creationEnded(file);
-    if (store.record(file) !== null) return host.load(file);
+    const record = store.record(file);
+    // While a file has the contents of a snapshot, it has no servers, although copies may be there already.
+    if (record !== null && !isUnusedCopy(record)) return host.load(file);
     const epoch = catalog.epoch(file);
     const here = catalog.recentAttributes(file);
     const attributes = here?.replicas.includes(self) === true ? here : await catalog.attributes(file);
@@ -224,10 +231,10 @@ export class FileReplicas {
   }
 }
 
-export function viewOf({ view, replicas, policy }: Attributes): View {
+export function viewOf({ view, replicas, policy }: Pick<Attributes, 'view' | 'replicas' | 'policy'>): View {
   return {
     number: view,
-    members: replicas as ServerId[],
+    members: replicas as readonly ServerId[],
     ...(policy === undefined || policy === 'quorum' ? {} : { policy }),
   };
 }

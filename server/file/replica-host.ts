@@ -4,7 +4,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { type FileId, type Incarnation, isCatalogCell, type ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import { decodeReplicaMessage, encodeReplicaPieces } from '../../replica/codec.ts';
-import { firstEpoch, mayCreateWithContents } from '../../replica/create-with-contents.ts';
+import { firstEpoch, isUnusedCopy, mayCreateWithContents } from '../../replica/create-with-contents.ts';
 import type { Epoch, Position } from '../../replica/epoch.ts';
 import { epochEqual } from '../../replica/epoch.ts';
 import { messageView, type ReplicaMessage } from '../../replica/messages.ts';
@@ -15,7 +15,7 @@ import { ReplicaDriver, type ReplicaSurroundings } from '../drivers/replica-driv
 import { decodeStateTransferCall, STATE_CALL } from '../drivers/state-call.ts';
 import type { WakeQueue } from '../drivers/wake-queue.ts';
 import type { Clock } from '../process/clock.ts';
-import type { FileStore, NewReplica, NewTrust } from '../storage/store.ts';
+import type { FetchedObject, FileStore, FirstState, NewReplica, NewTrust } from '../storage/store.ts';
 import {
   CHANNEL_REPLICA,
   CHANNEL_REPLICA_VIEW,
@@ -70,6 +70,11 @@ export interface ReplicaHostParts {
   fatal(error: unknown): void;
 }
 
+export interface FileCopy {
+  readonly state: FirstState;
+  readonly objects: AsyncIterable<FetchedObject>;
+}
+
 export interface CreationContext {
   readonly epoch: Epoch;
   readonly view: View;
@@ -88,6 +93,8 @@ export class ReplicaHost {
   readonly #removing = new Set<FileId>();
   /** Being created with their first operations: they must not be loaded. */
   readonly #creating = new Map<FileId, Promise<unknown>>();
+  /** Those of them that copy another file's contents. */
+  readonly #copying = new Set<FileId>();
   /** Unloaded files: the end of an epoch of this process, which it may resume (docs/design/mount.md). */
   readonly #ended = new LruMap<FileId, Position>(ENDED_MAX);
   readonly #damaged = new Map<FileId, Set<number>>();
@@ -219,6 +226,44 @@ export class ReplicaHost {
       if (here !== null) this.#parts.viewStated?.(file, here.view, view, epoch.server);
       return this.#errorUnlessSameCreation(file, epoch, operations.length);
     });
+  }
+
+  /**
+   * Creates the replica of a file whose contents are another file's until its first change (docs/design/clones.md).
+   * @param begin called once no replica of the file is created or loaded here meanwhile; null if it gets none
+   * @returns whether a complete copy is here, synced, and unused
+   */
+  async createCopy(file: FileId, begin: () => Promise<FileCopy | null>): Promise<boolean> {
+    await this.creationEnded(file);
+    const here = this.#isBarred(file) ? null : this.#parts.store.record(file);
+    if (here !== null) {
+      if (!isUnusedCopy(here)) return false;
+      // An earlier process may have ended before it had synced it.
+      await this.#parts.store.flushIndex();
+      return true;
+    }
+    this.#assertLoadable(file);
+    const copying = this.#createCopy(file, begin);
+    this.#creating.set(file, copying);
+    this.#copying.add(file);
+    try {
+      return await copying;
+    } finally {
+      this.#creating.delete(file);
+      this.#copying.delete(file);
+    }
+  }
+
+  /** Whether a replica of the file is being created here from another file's contents, which may take long. */
+  isCopying(file: FileId): boolean {
+    return this.#copying.has(file);
+  }
+
+  async #createCopy(file: FileId, begin: () => Promise<FileCopy | null>): Promise<boolean> {
+    const copy = await begin();
+    if (copy === null || this.#removing.has(file)) return false;
+    await this.#parts.store.createWithState(file, copy.state, copy.objects);
+    return true;
   }
 
   /** Resolves when no replica of the file is being created here with contents. */

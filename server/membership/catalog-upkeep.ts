@@ -1,4 +1,4 @@
-import type { CatalogNumber, FileId, ServerId } from '../../base/ids.ts';
+import { type CatalogNumber, type FileId, ROOT_CATALOG, type ServerId } from '../../base/ids.ts';
 import type { WrongCounter } from '../../catalog/recount.ts';
 import type { View } from '../../replica/view.ts';
 import type {
@@ -10,6 +10,7 @@ import type {
   ServerInfo,
 } from '../../wire/catalog-api.ts';
 import type { Moving } from '../../wire/http-api.ts';
+import { CloneFills } from '../catalog/clone-fills.ts';
 import { CounterCheck, type CounterCheckParts } from '../catalog/counter-check.ts';
 import { QuotaWalks } from '../catalog/quota-walks.ts';
 import { Garbage, type GarbageParts } from '../file/garbage.ts';
@@ -78,6 +79,8 @@ export interface UpkeepParts
     Pick<CounterCheckParts, 'recountTurns'> {
   /** Called with the first file id of the catalog that no earlier disk of this server can have had. */
   firstFileKnown(catalog: CatalogNumber, file: FileId): void;
+  /** @see CloneFillsParts.fillFile */
+  fillFile(file: FileId): Promise<void>;
   countersWrong(wrong: readonly WrongCounter[]): void;
 }
 
@@ -92,6 +95,8 @@ export class CatalogUpkeep {
   readonly #sweeps: readonly ReservationSweep[];
   readonly #counterCheck: CounterCheck;
   readonly #quotaWalks: QuotaWalks;
+  /** Null in the catalogs of volumes, which have no clones. */
+  readonly #cloneFills: CloneFills | null;
 
   constructor(parts: UpkeepParts, catalog: CatalogAccess, duties: CatalogDuties) {
     const ofCatalog = {
@@ -126,6 +131,7 @@ export class CatalogUpkeep {
       new ReservationSweep({ ...parts, ...ofCatalog, live: true, periodMs: livePeriodMs }),
     ];
     this.#quotaWalks = new QuotaWalks({ ...parts, ...ofCatalog });
+    this.#cloneFills = catalog.number === ROOT_CATALOG ? new CloneFills({ ...parts, ...ofCatalog }) : null;
     this.#counterCheck = new CounterCheck({
       ...parts,
       ...ofCatalog,
@@ -145,6 +151,7 @@ export class CatalogUpkeep {
     for (const sweep of this.#sweeps) sweep.close();
     this.#counterCheck.close();
     this.#quotaWalks.close();
+    this.#cloneFills?.close();
   }
 
   /** Whether the catalog has this server and its disk. */

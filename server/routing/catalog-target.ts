@@ -128,6 +128,11 @@ const COMMANDS: CommandTargets = {
   'snapshot-create': ofVolume,
   'snapshot-remove': ofVolume,
   'snapshot-retain': ofVolume,
+  'clone-create': root,
+  'clone-fill': root,
+  'clone-open': root,
+  'clone-filled': root,
+  'clone-flatten': root,
   sweep: every,
 };
 
@@ -142,6 +147,8 @@ const QUERIES: QueryTargets = {
   snapshots: ofVolume,
   'snapshot-changes': ofVolume,
   sweeps: every,
+  unfilled: root,
+  'shared-contents': ofInode,
   'live-files': ofVolume,
   reservations: every,
   volume: ({ name }) => volumeOf(name),

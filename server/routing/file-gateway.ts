@@ -1,7 +1,8 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import type { View } from '../../replica/view.ts';
-import type { ContentVersion } from '../../wire/catalog-api.ts';
+import type { Attributes, ContentVersion } from '../../wire/catalog-api.ts';
 import {
   encodeWriteParts,
   FILE_BYTES_MAX,
@@ -21,6 +22,7 @@ import {
 } from '../../wire/http-api.ts';
 import type { LockClaim, LockGrant, LockList, LockOrder, LockRenewal } from '../../wire/lock-api.ts';
 import { unknownIfAmbiguous } from './catalog-gateway.ts';
+import type { FileFills } from './file-fills.ts';
 import { jsonOfAnswer, jsonRequest, type PeerAnswer, type PeerRequest } from './peer-http.ts';
 import type { Trail } from './route-course.ts';
 import type { Call, CallOptions, Router } from './router.ts';
@@ -33,6 +35,7 @@ import type {
   Hole,
   Services,
 } from './service-interfaces.ts';
+import { SharedFile, type SharedReads, sharedState } from './shared-reads.ts';
 import type { SnapshotContents, SnapshotReads } from './snapshot-reads.ts';
 import { ageOfHeaders, stateOfHeaders } from './state-headers.ts';
 
@@ -52,9 +55,12 @@ export interface ReadOptions extends SnapshotReadOptions {
 }
 
 export interface FileGatewayParts {
+  readonly world: World;
   readonly services: Services;
   readonly router: Router;
   readonly snapshots: SnapshotReads;
+  readonly shared: SharedReads;
+  readonly fills: Pick<FileFills, 'fillWithin'>;
   /** Forwards a request to another server. */
   ask(server: ServerId, request: PeerRequest, timeoutMs: number): Promise<PeerAnswer>;
 }
@@ -76,6 +82,20 @@ export class FileGateway {
         this.read(shown.source, offset, length, { ...current, asOf: shown.asOf }),
       );
     }
+    return this.#parts.shared.use(
+      file,
+      { ...rest, asOf },
+      () => this.#readOwn(file, offset, length, options),
+      async (shown, attributes) => {
+        const { stale: _, ...current } = rest;
+        const found = await this.read(shown.source, offset, length, { ...current, asOf: shown.asOf });
+        return { ...found, state: this.#sharedState(attributes) };
+      },
+    );
+  }
+
+  #readOwn(file: FileId, offset: number, length: number, options: ReadOptions): Promise<FileRead> {
+    const { asOf } = options;
     const stale = options.stale === true;
     const { files } = this.#parts.services;
     return this.#parts.router.route<FileRead>(
@@ -207,7 +227,20 @@ export class FileGateway {
         this.extent(shown.source, offset, whence, { ...rest, asOf: shown.asOf }),
       );
     }
-    return this.#fileCall(
+    const own = () => this.#extentOwn(file, offset, whence, options);
+    return this.#parts.shared.use(file, { ...rest, asOf }, own, (shown) =>
+      this.extent(shown.source, offset, whence, { ...rest, asOf: shown.asOf }),
+    );
+  }
+
+  #extentOwn(
+    file: FileId,
+    offset: number,
+    whence: Whence,
+    options: SnapshotReadOptions,
+  ): Promise<FileExtent> {
+    const { asOf } = options;
+    return this.#routed(
       file,
       `find ${whence === 'data' ? 'data' : 'a hole'} in file ${file}`,
       () => this.#parts.services.files.extent(file, offset, whence, asOf),
@@ -305,13 +338,19 @@ export class FileGateway {
     const { snapshot, asOf: _, ...rest } = options;
     if (snapshot !== undefined)
       return this.#parts.snapshots.use(file, snapshot, rest, (shown) => this.#stateInSnapshot(file, shown));
-    return this.#fileCall(
-      file,
-      `ask for the state of file ${file}`,
-      () => this.#parts.services.files.state(file),
-      { method: 'GET', path: `/v1/data/${file}/state` },
-      options,
-    );
+    const own = () =>
+      this.#routed(
+        file,
+        `ask for the state of file ${file}`,
+        () => this.#parts.services.files.state(file),
+        { method: 'GET', path: `/v1/data/${file}/state` },
+        options,
+      );
+    return this.#parts.shared.use(file, rest, own, async (_, attributes) => this.#sharedState(attributes));
+  }
+
+  #sharedState(attributes: Attributes): FileState {
+    return sharedState(attributes, this.#parts.services.status.id);
   }
 
   async #stateInSnapshot(file: FileId, { attributes }: SnapshotContents): Promise<FileState> {
@@ -331,7 +370,7 @@ export class FileGateway {
 
   /** The file's lease and replicas as its primary sees them; a file without a primary gets one. */
   async leaseStatus(file: FileId, options: CallOptions = {}): Promise<FileLeaseStatus> {
-    return this.#fileCall(
+    return this.#routed(
       file,
       `ask for the replicas of file ${file}`,
       async () => {
@@ -342,7 +381,9 @@ export class FileGateway {
       },
       { method: 'GET', path: `/v1/data/${file}/standing` },
       options,
-    );
+    ).catch((error: unknown) => {
+      throw error instanceof SharedFile ? noServers(file) : error;
+    });
   }
 
   async lock(file: FileId, order: LockOrder, options: CallOptions = {}): Promise<LockGrant> {
@@ -372,13 +413,17 @@ export class FileGateway {
   }
 
   async locks(file: FileId, options: CallOptions = {}): Promise<LockList> {
-    return this.#fileCall(
+    return this.#routed(
       file,
       `list the locks on file ${file}`,
       () => this.#parts.services.files.locks(file),
       { method: 'GET', path: `/v1/data/${file}/locks` },
       options,
-    );
+    ).catch((error: unknown): LockList => {
+      if (!(error instanceof SharedFile)) throw error;
+      // A file is locked at its primary, which it has none of.
+      return { primary: this.#parts.services.status.id, epoch: 0, locks: [], waiting: 0, graceMs: 0 };
+    });
   }
 
   /**
@@ -402,7 +447,29 @@ export class FileGateway {
     return view;
   }
 
+  /** Like `#routed`; a file with the contents of a snapshot first gets contents of its own. */
   async #fileCall<Result>(
+    file: FileId,
+    action: string,
+    local: () => Promise<Result>,
+    request: PeerRequest,
+    options: CallOptions,
+  ): Promise<Result> {
+    const { services, world, fills } = this.#parts;
+    const deadlineMs = world.nowMs() + (options.timeoutMs ?? services.status.operationTimeoutMs);
+    for (;;) {
+      const timeoutMs = Math.max(1, deadlineMs - world.nowMs());
+      try {
+        return await this.#routed(file, action, local, request, { ...options, timeoutMs });
+      } catch (error) {
+        if (!(error instanceof SharedFile)) throw error;
+        await fills.fillWithin(file, timeoutMs);
+      }
+    }
+  }
+
+  /** @throws ServiceError, SharedFile */
+  async #routed<Result>(
     file: FileId,
     action: string,
     local: () => Promise<Result>,
@@ -421,6 +488,13 @@ export class FileGateway {
       throw unknownIfAmbiguous(error, trail, `it was possible to ${action}`);
     });
   }
+}
+
+function noServers(file: FileId): ServiceError {
+  return new ServiceError(
+    'precondition-failed',
+    `File ${file} has no servers of its own: its contents are those of a snapshot until its first change`,
+  );
 }
 
 function requestText(request: ChangeRequest): string {

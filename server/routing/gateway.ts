@@ -26,12 +26,14 @@ import type { MetricsRegistry } from '../telemetry/metrics.ts';
 import { withAttachments } from './attached-volumes.ts';
 import { CatalogGateway } from './catalog-gateway.ts';
 import { type CatalogTarget, commandTarget, partsOf, queryTarget, secondTarget } from './catalog-target.ts';
+import { FileFills, type FileFillsParts } from './file-fills.ts';
 import { FileGateway } from './file-gateway.ts';
 import { withLiveStates } from './live-attributes.ts';
 import { isMergeable, isOfUseInPart, mergedAnswers, missingInAll } from './merged-answers.ts';
 import { type PeerAnswer, PeerHttp, type PeerRequest } from './peer-http.ts';
 import { type CallOptions, Router } from './router.ts';
 import type { Services } from './service-interfaces.ts';
+import { SharedFile, SharedReads } from './shared-reads.ts';
 import { SnapshotReads } from './snapshot-reads.ts';
 import { untilCreated, untilRemoved } from './volume-lives.ts';
 import { withVotingFounders } from './voting-founders.ts';
@@ -51,6 +53,7 @@ export interface GatewayOptions {
   readonly founders: readonly ServerId[];
   readonly world: World;
   readonly services: Services;
+  readonly copyAt: FileFillsParts['copyAt'];
   readonly metrics?: MetricsRegistry;
   readonly tls?: PeerTls | null;
   readonly machine?: Machine;
@@ -68,10 +71,13 @@ export class Gateway {
   readonly founders: readonly ServerId[];
   /** Requests about the contents of files. */
   readonly files: FileGateway;
+  /** Gives files of clones contents of their own. */
+  readonly fills: FileFills;
   readonly #countForward: (server: ServerId) => void;
   readonly #catalogs = new Map<CatalogNumber, CatalogGateway>();
 
-  constructor({ world, services, founders, metrics, tls = null, machine = systemMachine }: GatewayOptions) {
+  constructor(options: GatewayOptions) {
+    const { world, services, founders, copyAt, metrics, tls = null, machine = systemMachine } = options;
     this.services = services;
     this.founders = founders;
     this.world = world;
@@ -79,21 +85,39 @@ export class Gateway {
     this.router = new Router({
       world,
       services,
-      queryMembers: (file, timeoutMs) =>
-        this.queryCatalog({ kind: 'attributes', inode: file }, { timeoutMs }),
+      queryMembers: async (file, timeoutMs) => {
+        const query = { kind: 'attributes', inode: file } as const;
+        const { attributes } = await this.queryCatalog(query, { timeoutMs });
+        if (attributes.shared === true) throw new SharedFile(attributes);
+      },
       ...(metrics === undefined ? {} : { metrics }),
     });
     const forwards = metrics?.counter('leasehold_forwards_total', 'Requests forwarded to another server', [
       'to',
     ]);
     this.#countForward = (server) => forwards?.add(1, { to: server });
+    this.fills = new FileFills({
+      world,
+      copyAt,
+      open: async (file) => {
+        const { members } = await this.command({ kind: 'clone-open', inode: file });
+        return members as readonly ServerId[] | null;
+      },
+      filled: async (file) => {
+        await this.durably({ kind: 'clone-filled', inode: file });
+      },
+    });
     this.files = new FileGateway({
-      services,
+      ...{ world, services },
       router: this.router,
       snapshots: new SnapshotReads(async (file, snapshot, options) => {
         const query = { kind: 'attributes', inode: file, snapshot } as const;
         return (await this.queryCatalog(query, options)).attributes;
       }),
+      shared: new SharedReads((file, options) =>
+        this.queryCatalog({ kind: 'shared-contents', inode: file }, options),
+      ),
+      fills: this.fills,
       ask: (server, request, timeoutMs) => this.#ask(server, request, timeoutMs),
     });
   }

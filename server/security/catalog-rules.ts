@@ -79,6 +79,11 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'snapshot-create': 'admin',
   'snapshot-remove': 'admin',
   'snapshot-retain': 'admin',
+  'clone-create': 'admin',
+  'clone-fill': 'server',
+  'clone-open': 'server',
+  'clone-filled': 'server',
+  'clone-flatten': 'admin',
   sweep: 'server',
 };
 
@@ -96,6 +101,8 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'one-inode' | 'cluster'
   'live-files': 'volume',
   reservations: 'cluster',
   sweeps: 'cluster',
+  unfilled: 'cluster',
+  'shared-contents': 'cluster',
   volume: 'volume',
   // The answer is reduced to the volumes of the grant.
   volumes: 'any-client',
@@ -127,7 +134,7 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'one-inode' | 'cluster'
 };
 
 /** Kinds of requests whose `name` is a volume's. */
-const NAMING_VOLUMES = /^(volume|volume-.*|catalog-(create|remove))$/;
+const NAMING_VOLUMES = /^(volume|volume-.*|catalog-(create|remove)|clone-(create|flatten))$/;
 
 export interface AccessTargets {
   readonly volumes: readonly string[];

@@ -15,6 +15,7 @@ import {
 } from '../../catalog/batch.ts';
 import type { NameChange } from '../../catalog/change-record.ts';
 import { changesBelow } from '../../catalog/changes.ts';
+import { UnfilledDirectory } from '../../catalog/clone-tables.ts';
 import type { CommandContext } from '../../catalog/command.ts';
 import { dumpCatalog } from '../../catalog/dump.ts';
 import type { CatalogNumbers } from '../../catalog/inode-numbers.ts';
@@ -235,6 +236,7 @@ export class CatalogStore {
     try {
       return runQuery<Kind>(this.#handles.reader, query);
     } catch (error) {
+      if (error instanceof UnfilledDirectory) throw error;
       throw this.#readFailed('Cannot read the catalog', error);
     }
   }
@@ -336,6 +338,7 @@ export class CatalogStore {
     readonly body: Uint8Array | null;
     readonly outcomes: readonly Outcome[];
     readonly touched: readonly (readonly number[])[];
+    readonly unfilled: ReadonlyMap<number, number>;
   } {
     const open = this.#open;
     assert(open !== null && open.body === null, 'Requests are executed once, after begin');
@@ -343,10 +346,10 @@ export class CatalogStore {
       const seq = this.#record.last.seq + 1;
       const { writer } = this.#handles;
       startEpochInodes(writer, this.#record.installed.counter);
-      const { batch, outcomes, touched } = executeRequests(writer, seq, requests, context);
+      const { batch, outcomes, touched, unfilled } = executeRequests(writer, seq, requests, context);
       if (batch.commands.length > 0) open.body = encodeBatch(batch);
       open.atMs = batchAtMs(batch);
-      return { body: open.body, outcomes, touched };
+      return { body: open.body, outcomes, touched, unfilled };
     } catch (error) {
       this.#open = null;
       throw this.#undoFailed('Cannot execute a batch', error);

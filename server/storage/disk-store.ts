@@ -5,7 +5,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import { RecentMap } from '../../base/recent-map.ts';
 import { crc32 } from '../../platform/crc32.ts';
-import type { Epoch } from '../../replica/epoch.ts';
+import { type Epoch, POSITION_ZERO } from '../../replica/epoch.ts';
 import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import type { View } from '../../replica/view.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
@@ -16,7 +16,7 @@ import type { DataFolder } from './data-folder.ts';
 import type { DatabaseMark } from './database-mark.ts';
 import { DirectWrites, type DirectWritesOptions } from './direct-writes.ts';
 import { FailureState } from './failure-state.ts';
-import { isDamage, storageError } from './failures.ts';
+import { isDamage, isNoSpace, storageError } from './failures.ts';
 import { diskFileOps, type FileOps } from './file-ops.ts';
 import { Gate } from './gate.ts';
 import { IndexDatabase } from './index-database.ts';
@@ -36,6 +36,7 @@ import type {
   FileAttributes,
   FileDifference,
   FileStore,
+  FirstState,
   NewReplica,
   NewTrust,
   StoreSpace,
@@ -74,6 +75,9 @@ export class DiskStore implements FileStore {
   readonly #reader: ObjectReader;
   readonly #files = new RecentMap<FileId, ReplicaFile>();
   readonly #uncommitted = new Set<FileId>();
+  /** Replicas without a state that a full disk has refused to delete. */
+  readonly #undiscarded = new Map<FileId, ReplicaFile>();
+  readonly #discarding = new Map<FileId, Promise<void>>();
   /** Removals in progress: until they commit, the index lists their replicas. */
   #removals = 0;
   readonly #unfinishedPreserves: UnfinishedPreserves;
@@ -232,6 +236,7 @@ export class DiskStore implements FileStore {
   create(file: FileId, view: View, objectBytes: number, trust: NewTrust = 'intact'): void {
     this.#check();
     if (this.#files.get(file)?.removed === true) {
+      void this.#discardAgain(file);
       throw new ServiceError('busy', `Cannot create file ${file}: an earlier replica is being removed`);
     }
     if (this.#find(file) !== null) return;
@@ -284,6 +289,78 @@ export class DiskStore implements FileStore {
         );
       }),
     );
+  }
+
+  async createWithState(
+    file: FileId,
+    { view, epoch, attributes }: FirstState,
+    objects: AsyncIterable<FetchedObject>,
+  ): Promise<void> {
+    await this.#discardAgain(file);
+    this.#check();
+    assert(this.#find(file) === null, 'A file that is created with a state has no replica here');
+    const { objectBytes } = attributes;
+    const empty = fileStateNew(view, objectBytes, this.#folder.startCounter);
+    const promised = { ...empty, record: { ...empty.record, promised: epoch } };
+    const replica = new ReplicaFile(file, promised, this.#parts, true);
+    this.#uncommitted.add(file);
+    this.#addLoaded(replica);
+    try {
+      // As of a removed replica: a start finds and deletes what is there without a state, also after a loss of power.
+      await this.#deleteRows(file);
+      await this.flushIndex();
+      const changes = new Map<number, ObjectEntry>();
+      for await (const object of objects) {
+        this.#check();
+        this.#parts.assertSpace(object.bytes.length);
+        await replica.submit({ kind: 'stage', object });
+        changes.set(object.entry.index, object.entry);
+      }
+      const record = { ...promised.record, installed: epoch, seq: 1 };
+      const base = { record, attributes, from: POSITION_ZERO, changes };
+      await replica.submit({ kind: 'install', epoch, seq: 1, sessions: record.sessions, base });
+    } catch (error) {
+      if (!this.#closed && !this.#failure.failed) await this.#discard(replica);
+      throw storageError(`Cannot create file ${file}`, error);
+    }
+  }
+
+  #discard(replica: ReplicaFile): Promise<void> {
+    const discarding = this.#deleteUncommitted(replica).finally(() => this.#discarding.delete(replica.id));
+    this.#discarding.set(replica.id, discarding);
+    return discarding;
+  }
+
+  /** Deletes what a full disk has refused to delete before, if there is any. Never rejects. */
+  #discardAgain(file: FileId): Promise<void> {
+    const replica = this.#undiscarded.get(file);
+    if (replica !== undefined && this.#undiscarded.delete(file)) return this.#discard(replica);
+    return this.#discarding.get(file) ?? Promise.resolve();
+  }
+
+  /** Deletes a replica of which no state was committed. */
+  async #deleteUncommitted(replica: ReplicaFile): Promise<void> {
+    const file = replica.id;
+    replica.removed = true;
+    try {
+      await this.#deleteRows(file);
+      await this.#containers.unlink(file);
+      await this.#index.commit(() => this.#index.forgetRemoved(file));
+    } catch (cause) {
+      // On a full disk, as `remove`: until a retry or the next start, no empty replica of its number is created.
+      if (isNoSpace(cause)) this.#undiscarded.set(file, replica);
+      else this.#failure.set(cause);
+      return;
+    }
+    this.#uncommitted.delete(file);
+    this.#files.delete(file);
+    this.recordChanges.report(file, false);
+  }
+
+  /** Deletes all rows of a file that is not here, and records that, until `forgetRemoved`. */
+  #deleteRows(file: FileId): Promise<void> {
+    const { slices } = this.#parts;
+    return commitInSlices(this.#index, () => this.#index.deleteFile(file, slices.rowsMax), slices);
   }
 
   promise(file: FileId, epoch: Epoch): Promise<void> {

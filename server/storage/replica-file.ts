@@ -552,6 +552,7 @@ export class ReplicaFile {
       for (const row of plan.deletes) index.deleteObject(this.id, row.index);
       for (const row of puts) index.putObject(this.id, row);
       if (isLong) index.removals.delete(this.id);
+      if (this.isUncommitted) index.forgetRemoved(this.id);
       this.#generations.forgetAll();
     });
     if (!isNew) await this.#syncOrFail(index.flush());

@@ -47,6 +47,14 @@ export interface NewReplica {
   readonly operations: readonly FileOperation[];
 }
 
+/** The first state of a replica that is created with the contents of another file. */
+export interface FirstState {
+  readonly view: View;
+  /** Promised and installed, with `seq` 1. */
+  readonly epoch: Epoch;
+  readonly attributes: FileAttributes;
+}
+
 export type NewTrust = Exclude<Trust, 'damaged'>;
 
 /**
@@ -98,6 +106,13 @@ export interface FileStore {
     view: View,
     objectBytes: number,
   ): Promise<(Error | null)[]>;
+
+  /**
+   * Creates a replica in this state, with the objects that `objects` yields, in ascending order. There is none of the
+   * file here, and none uses the file before the promise settles. Synced when it resolves; else nothing is here, and
+   * also after an end of the process before that.
+   */
+  createWithState(file: FileId, state: FirstState, objects: AsyncIterable<FetchedObject>): Promise<void>;
 
   /** Sets `promised`. Synced when it resolves. */
   promise(file: FileId, epoch: Epoch): Promise<void>;

@@ -1,7 +1,13 @@
 import type { CatalogDatabase } from '../../catalog/schema.ts';
 
-/** Removes from a database of today what version 15 added. */
+/** Removes from a database of today what version 16 added. */
+export function asVersion15(db: CatalogDatabase): void {
+  db.exec('DROP TABLE clones; DROP TABLE unfilled; DROP TABLE clone_names; PRAGMA user_version = 15;');
+}
+
+/** And what version 15 added. */
 export function asVersion14(db: CatalogDatabase): void {
+  asVersion15(db);
   db.exec(`
     DROP TABLE quota_walks; DROP TABLE quota_walk_directories; DROP TABLE quota_walk_files;
     DROP INDEX quota_inodes;

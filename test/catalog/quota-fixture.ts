@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import type { Command, DirectoryQuota } from '../../wire/catalog-api.ts';
 import { type Catalog, main } from './fixture.ts';
@@ -83,4 +84,33 @@ export function treeSteps(path: fc.Arbitrary<string>, inode: fc.Arbitrary<number
     restore: fileAt.map(([file, to]): Step => ({ kind: 'trash-restore', volume: 'main', inode: file, to })),
     emptying: fc.constant<Step>({ kind: 'trash-empty', volume: 'main', countMax: 1 }),
   };
+}
+
+/** Walks: names of files with several names, by what is visited, are counted exactly. */
+export function assertNamesCounted({ db }: Pick<Catalog, 'db'>): void {
+  const wrong = db
+    .prepare(
+      `SELECT f.inode, f.names, COUNT(e.name) AS counted FROM quota_walk_files f
+       JOIN quota_walks w ON w.directory = f.directory AND w.phase IN ('counting', 'checking')
+       LEFT JOIN entries e ON e.inode = f.inode
+         AND (SELECT i.quota FROM inodes i WHERE i.id = e.parent) = w.directory
+         AND (NOT EXISTS (SELECT 1 FROM quota_walk_directories d WHERE d.inode = e.parent)
+           OR w.visiting = e.parent AND e.name <= w.visited)
+       GROUP BY f.inode HAVING f.names <> COUNT(e.name)`,
+    )
+    .all();
+  assert.deepEqual(wrong, []);
+}
+
+/** Each quota by its tree: what is in the directory, once for each inode, without the trash. */
+export function countedByTree({ db }: Pick<Catalog, 'db'>): unknown {
+  return db
+    .prepare(
+      `WITH RECURSIVE below (directory, inode) AS (
+         SELECT q.directory, q.directory FROM directory_quotas q JOIN inodes i ON i.id = q.directory
+         UNION SELECT b.directory, e.inode FROM below b JOIN entries e ON e.parent = b.inode)
+       SELECT b.directory, COUNT(*) AS inodes, SUM((i.kind = 1) * MAX(i.size, COALESCE(i.allowed, 0))) AS bytes
+       FROM below b JOIN inodes i ON i.id = b.inode GROUP BY b.directory ORDER BY b.directory`,
+    )
+    .all();
 }

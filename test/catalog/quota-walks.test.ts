@@ -14,6 +14,8 @@ import { everyStep } from './every-step.ts';
 import { Catalog, main } from './fixture.ts';
 import { makeDirectory, Pair } from './pair.ts';
 import {
+  assertNamesCounted,
+  countedByTree,
   execute,
   file,
   type Limits,
@@ -472,35 +474,6 @@ const anyStep: fc.Arbitrary<Step> = fc.oneof(
     arbitrary: fc.integer({ min: 1, max: 3 }).map((countMax): Step => ({ kind: 'walk-quotas', countMax })),
   },
 );
-
-/** Walks: names of files with several names, by what is visited, are counted exactly. */
-function assertNamesCounted({ db }: Catalog): void {
-  const wrong = db
-    .prepare(
-      `SELECT f.inode, f.names, COUNT(e.name) AS counted FROM quota_walk_files f
-       JOIN quota_walks w ON w.directory = f.directory AND w.phase IN ('counting', 'checking')
-       LEFT JOIN entries e ON e.inode = f.inode
-         AND (SELECT i.quota FROM inodes i WHERE i.id = e.parent) = w.directory
-         AND (NOT EXISTS (SELECT 1 FROM quota_walk_directories d WHERE d.inode = e.parent)
-           OR w.visiting = e.parent AND e.name <= w.visited)
-       GROUP BY f.inode HAVING f.names <> COUNT(e.name)`,
-    )
-    .all();
-  assert.deepEqual(wrong, []);
-}
-
-/** Each quota by its tree: what is in the directory, once for each inode, without the trash. */
-function countedByTree({ db }: Catalog): unknown {
-  return db
-    .prepare(
-      `WITH RECURSIVE below (directory, inode) AS (
-         SELECT q.directory, q.directory FROM directory_quotas q JOIN inodes i ON i.id = q.directory
-         UNION SELECT b.directory, e.inode FROM below b JOIN entries e ON e.parent = b.inode)
-       SELECT b.directory, COUNT(*) AS inodes, SUM((i.kind = 1) * MAX(i.size, COALESCE(i.allowed, 0))) AS bytes
-       FROM below b JOIN inodes i ON i.id = b.inode GROUP BY b.directory ORDER BY b.directory`,
-    )
-    .all();
-}
 
 test('whatever is done while directories are counted, quotas count what is in them at the end', () => {
   const reached = new Map<string, number>();

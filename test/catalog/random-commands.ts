@@ -14,6 +14,7 @@ const place: fc.Arbitrary<Place> = fc.oneof(
   { weight: 6, arbitrary: path.map((each): Place => ({ volume: 'main', path: each })) },
   { weight: 1, arbitrary: fc.record({ parent: fc.integer({ min: 1, max: 12 }), name }) },
   { weight: 1, arbitrary: fc.constant<Place>({ volume: 'second', path: '/a' }) },
+  { weight: 1, arbitrary: path.map((each): Place => ({ volume: 'clone', path: each })) },
 );
 const inode = fc.integer({ min: 1, max: 15 });
 export const mode = fc.constantFrom(0o644, 0o755, 0o2775, 0o6755);
@@ -266,7 +267,17 @@ const otherCommand: fc.Arbitrary<Command> = fc.oneof(
     retain: retention,
   }),
   fc.constant<Command>({ kind: 'sweep', countMax: 2 }),
-  fc.record({ kind: fc.constant('volume-remove' as const), name: fc.constantFrom('second', 'main') }),
+  fc.record({
+    kind: fc.constant('clone-create' as const),
+    name: fc.constantFrom('clone', 'second'),
+    volume: fc.constantFrom('main', 'clone'),
+    snapshot: fc.constantFrom('before', 'after'),
+  }),
+  fc.record({ kind: fc.constant('clone-fill' as const), inode, countMax: fc.integer({ min: 1, max: 2 }) }),
+  fc.record({
+    kind: fc.constant('volume-remove' as const),
+    name: fc.constantFrom('second', 'main', 'clone'),
+  }),
   fc.constant<Command>({ kind: 'volume-create', name: 'second', replicas: 2, objectBytes: 4096 }),
   fc.record(
     {

@@ -28,12 +28,14 @@ export function assertSound(db: CatalogDatabase): void {
   );
   none(
     'What is no directory counts its names',
-    `SELECT * FROM inodes i WHERE kind <> 2 AND links <> (SELECT COUNT(*) FROM entries WHERE inode = i.id)`,
+    `SELECT * FROM inodes i WHERE kind <> 2 AND links <> (SELECT COUNT(*) FROM entries WHERE inode = i.id) +
+       (SELECT COALESCE(SUM(names), 0) FROM clone_names WHERE inode = i.id)`,
   );
   none(
     'A directory counts its subdirectories',
     `SELECT * FROM inodes p WHERE kind = 2 AND links <> 2 +
-       (SELECT COUNT(*) FROM entries e JOIN inodes i ON i.id = e.inode WHERE e.parent = p.id AND i.kind = 2)`,
+       (SELECT COUNT(*) FROM entries e JOIN inodes i ON i.id = e.inode WHERE e.parent = p.id AND i.kind = 2)
+       AND p.id NOT IN (SELECT inode FROM unfilled)`,
   );
   none(
     'A directory has one name, in its parent; a root has none',
@@ -150,5 +152,24 @@ export function assertSound(db: CatalogDatabase): void {
        SELECT * FROM directory_quotas q
        WHERE ${column} <> (SELECT COALESCE(SUM(n), 0) FROM counts c WHERE c.directory = q.directory)`,
     );
+  none(
+    'A clone counts what needs its snapshot, which exists',
+    `SELECT * FROM clones c WHERE unfilled = 0
+       OR unfilled <> (SELECT COUNT(*) FROM unfilled u WHERE u.volume = c.volume)
+       OR NOT EXISTS (SELECT 1 FROM volumes v WHERE v.id = c.volume)
+       OR NOT EXISTS (SELECT 1 FROM snapshots s WHERE s.volume = c.source AND s.serial = c.serial)`,
+  );
+  none(
+    'Directories and files of clones need their snapshot, and such files have no servers',
+    `SELECT u.* FROM unfilled u LEFT JOIN inodes i ON i.id = u.inode
+     WHERE i.id IS NULL OR i.volume <> u.volume OR u.volume NOT IN (SELECT volume FROM clones)
+       OR NOT (i.kind = 2 OR i.kind = 1 AND i.replicas = '' AND i.view = 0 AND i.live = 0 AND u.position = '')`,
+  );
+  none(
+    'Names of a copy are to come while there is a directory for them',
+    `SELECT n.* FROM clone_names n LEFT JOIN inodes i ON i.id = n.inode
+     WHERE i.id IS NULL OR i.volume <> n.volume OR n.names < 1 OR NOT EXISTS
+       (SELECT 1 FROM unfilled u JOIN inodes d ON d.id = u.inode WHERE u.volume = n.volume AND d.kind = 2)`,
+  );
   none('Attributes belong to inodes', 'SELECT * FROM xattrs WHERE inode NOT IN (SELECT id FROM inodes)');
 }

@@ -102,7 +102,7 @@ test('a batch of a later version is refused before any of it is executed, with a
   assert.throws(() => decodeBatch(bytes), {
     code: 'storage',
     message:
-      /^Cannot execute commands of version 17: this release knows versions up to 16\. Start the newer release/,
+      /^Cannot execute commands of version 18: this release knows versions up to 17\. Start the newer release/,
   });
 });
 

@@ -28,6 +28,7 @@ import type {
 } from '../../wire/catalog-api.ts';
 import { EXPORT_END, EXPORT_START, EXPORTED_TABLES, type ExportedRow } from '../../wire/volume-moves.ts';
 import { isLong } from '../long.ts';
+import { clonesIn } from './clones-world.ts';
 import { everyStep } from './every-step.ts';
 import { SERVERS } from './fixture.ts';
 import { makeDirectory, Pair } from './pair.ts';
@@ -203,6 +204,8 @@ test('each column of a table that moves is exported, and each table stays or mov
     ...['placements', 'placement_counts', 'member_sets'],
     // The new catalog's clock is set back to the root's.
     'retention_clock',
+    // Clones, and sources of clones, do not move.
+    ...['clones', 'unfilled', 'clone_names'],
   ];
   const moves = EXPORTED_TABLES.filter(isShaped);
   assert.deepEqual([...stays, ...moves].sort(), Object.keys(TABLE_KEYS).sort());
@@ -819,6 +822,9 @@ test('whatever a volume is, its move leaves it equal, and both catalogs sound', 
           runQuery<'volumes'>(root.backup, { kind: 'volumes' }).volumes.every(({ name }) => name !== 'main')
         )
           return;
+        // What a clone needs does not move.
+        const clones = clonesIn(runQuery<'volumes'>(root.backup, { kind: 'volumes' }));
+        if (clones.some(({ source }) => source === 'main')) return;
         root.run(registration('s8'));
         const before = volumeDump(root.backup, 'main');
         const move = new Move(root, 'main', undefined, ['s8']);

@@ -12,7 +12,7 @@ const EARLIER: readonly Mutation[] = [
     replace: "''",
   },
   { file: 'server/transport/frame.ts', in: 'WIRE_VERSION', find: '3', replace: '2' },
-  { file: 'catalog/versions.ts', in: 'COMMANDS_VERSION', find: '16', replace: '1' },
+  { file: 'catalog/versions.ts', in: 'COMMANDS_VERSION', find: '17', replace: '1' },
   { file: 'server/storage/folder-meta.ts', in: 'FOLDER_FORMAT', find: '3', replace: '2' },
   {
     file: 'server/catalog/catalog-service.ts',
@@ -23,13 +23,13 @@ const EARLIER: readonly Mutation[] = [
     file: 'server/http/catalog-routes.ts',
     find: 'Command.anyOf',
     replace:
-      'Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files|unlink-fenced|note-|rename-whiteout|plan-|set-flags|retain|trim-deletions|server-label|set-placement|set-quota|walk-quotas|inherit-placement|catalog-|follow-servers|extend-|junction-|volume-(at|de)tach|volume-(move|split|part|freeze|number|forget))/.test(properties.kind.const))',
+      'Command.anyOf.filter(({ properties }) => !/^(snapshot-|clone-|trash-|sweep|bear|reserve-|forgo|unlink-files|unlink-fenced|note-|rename-whiteout|plan-|set-flags|retain|trim-deletions|server-label|set-placement|set-quota|walk-quotas|inherit-placement|catalog-|follow-servers|extend-|junction-|volume-(at|de)tach|volume-(move|split|part|freeze|number|forget))/.test(properties.kind.const))',
   },
   {
     file: 'server/http/catalog-routes.ts',
     find: 'Query.anyOf',
     replace:
-      'Query.anyOf.filter(({ properties }) => !/^(snapshots|trash|sweeps|plans|deletions|catalog|files-misplaced|placement-classes|directory-quotas|quotas-of|quota-walk)/.test(properties.kind.const))',
+      'Query.anyOf.filter(({ properties }) => !/^(snapshots|clones|unfilled|shared-contents|trash|sweeps|plans|deletions|catalog|files-misplaced|placement-classes|directory-quotas|quotas-of|quota-walk)/.test(properties.kind.const))',
   },
   {
     file: 'server/http/app.ts',

@@ -88,6 +88,10 @@ type Mutable<Type> = { -readonly [Key in keyof Type]: Type[Key] };
  * and a test that says which server is primary of what. It tests what the HTTP layer does with the answers of the
  * services, not the services.
  */
+async function notShared(): Promise<never> {
+  throw new Error('No file of this test is of a clone');
+}
+
 export class FakeCluster {
   readonly servers: FakeServer[] = [];
   readonly files = new Map<FileId, FakeFile>();
@@ -227,6 +231,7 @@ export class FakeCluster {
     const status: { status: Partial<ServerStatus> } = { status: {} };
     const gateway = new Gateway({
       founders: [],
+      copyAt: notShared,
       services: {
         catalogs: this.#catalogsOf(id),
         files: this.#filesOf(id),

@@ -272,6 +272,7 @@ class OneServer {
       order: async () => assert.fail('Nothing moves'),
       changeMembers: async () => assert.fail('Nothing moves'),
       commandsVersion: () => COMMANDS_VERSION,
+      fillFile: async () => undefined,
       countersWrong: () => undefined,
     };
   }

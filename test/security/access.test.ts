@@ -222,6 +222,14 @@ const MATRIX: readonly (readonly [name: string, ask: (who: string) => Promise<An
       }),
     '111',
   ],
+  [
+    'clone a snapshot',
+    (who) => command(who, { kind: 'clone-create', name: 'copy', volume: 'main', snapshot: 's' }),
+    '001',
+  ],
+  ['flatten a clone', (who) => command(who, { kind: 'clone-flatten', name: 'main' }), '001'],
+  ['give a file of a clone contents', (who) => command(who, { kind: 'clone-open', inode: 1 }), '000'],
+  ['say that they are copied', (who) => command(who, { kind: 'clone-filled', inode: 1 }), '000'],
   ['send an unknown report', (who) => command(who, { kind: 'from-tomorrow' }), '011'],
   ['send a report of servers', (who) => command(who, { kind: 'settle', files: [] }), '000'],
 ];

@@ -16,7 +16,7 @@ function gatewayOf(catalog: CatalogStatus): Gateway {
     catalogs: { at: () => ({ status: () => catalog }) },
     status: { id: 's1', urls: new Map(), operationTimeoutMs: 1_000 },
   } as unknown as Services;
-  return new Gateway({ world: patientWorld, services, founders: [] });
+  return new Gateway({ world: patientWorld, services, founders: [], copyAt: async () => 'not-needed' });
 }
 
 test('a backup reports committed operations only, the primary all that it has applied', () => {

@@ -142,6 +142,7 @@ test('members of files are planned only if all members of the catalog are known 
 const FOR_ALL_SERVERS: readonly (readonly [number, Command])[] = [
   [12, { kind: 'catalog-create', name: 'big', members: ['a'], replicas: 1, objectBytes: 4096 }],
   [13, { kind: 'volume-attach', name: 'big', inode: 7 }],
+  [17, { kind: 'clone-create', name: 'copy', volume: 'main', snapshot: 's' }],
 ];
 
 /** A service with a server in the cluster that is no member of the catalog, and one that has left. */
@@ -607,4 +608,27 @@ test('a backup does not answer a query that recalls a directory, whatever its re
   for (let count = 0; count < 10; count++) await ask(false).catch(() => undefined);
   assert.equal(await ask(false), answer);
   await assert.rejects(ask(true), { code: 'not-primary' });
+});
+
+test('a command that needs a directory is executed again once that is filled; others of its batch are not', async () => {
+  const executed: string[] = [];
+  let isFilled = false;
+  const outcome = { kind: 'done', result: { done: true } } as unknown as Outcome;
+  const service = serviceOf((requests) => {
+    executed.push(requests.map(({ command }) => command.kind).join());
+    const unfilled = new Map<number, number>();
+    for (const [place, { command }] of requests.entries()) {
+      if (command.kind === 'clone-fill') isFilled = true;
+      if (command.kind === 'unlink' && !isFilled) unfilled.set(place, 7);
+    }
+    const body = unfilled.size === requests.length ? null : Buffer.from('x');
+    return { body, outcomes: requests.map(() => outcome), touched: requests.map(() => []), unfilled };
+  });
+  const place = { parent: 7, name: 'a' };
+  const commands: Command[] = [
+    { kind: 'unlink', place },
+    { kind: 'link', inode: 5, place },
+  ];
+  await Promise.all(commands.map((command, at) => service.execute({ session: 1, number: at + 1, command })));
+  assert.deepEqual(executed, ['unlink,link', 'clone-fill', 'unlink']);
 });

@@ -8,6 +8,7 @@ import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
+import { UnfilledDirectory } from '../../catalog/clone-tables.ts';
 import { MemberReads, type MemberReadsParts } from '../../server/catalog/member-reads.ts';
 import { ReadDemand } from '../../server/catalog/read-demand.ts';
 import { ReaderHints } from '../../server/routing/reader-hints.ts';
@@ -166,4 +167,15 @@ test('a server without a replica asks the member that was named, and spreads oth
     hints('a').choose(members, () => true),
     'after a while another one may do',
   );
+});
+
+test('a query that needs a directory of a clone that is not filled is left to the primary', async () => {
+  const state = fake();
+  const reads = readsOf(state);
+  await demand(reads, state);
+  state.query = () => {
+    throw new UnfilledDirectory(7);
+  };
+  state.committed.resolve();
+  assert.equal(await reads.answer(VOLUMES), null);
 });

@@ -137,7 +137,12 @@ function fixture() {
     files: {},
     status: { id: 's1', urls: new Map(), operationTimeoutMs: 1_000, isConnected: () => true },
   } as unknown as Services;
-  const gateway = new Gateway({ world: patientWorld, services, founders: [] });
+  const gateway = new Gateway({
+    world: patientWorld,
+    services,
+    founders: [],
+    copyAt: async () => 'not-needed',
+  });
   const list = (row: ListedCatalog): void => {
     rows = [...rows.filter(({ number }) => number !== row.number), row];
     for (const listener of [...listeners]) listener();

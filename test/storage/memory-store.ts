@@ -3,7 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import { crc32 } from '../../platform/crc32.ts';
 import type { Epoch } from '../../replica/epoch.ts';
-import { epochEqual } from '../../replica/epoch.ts';
+import { epochEqual, POSITION_ZERO } from '../../replica/epoch.ts';
 import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import type { View } from '../../replica/view.ts';
 import {
@@ -31,6 +31,7 @@ import type {
   FileAttributes,
   FileDifference,
   FileStore,
+  FirstState,
   NewReplica,
   NewTrust,
   StoreSpace,
@@ -111,6 +112,24 @@ export class MemoryStore implements FileStore {
       return null;
     });
     return Promise.all(borne);
+  }
+
+  async createWithState(
+    file: FileId,
+    { view, epoch, attributes }: FirstState,
+    objects: AsyncIterable<FetchedObject>,
+  ): Promise<void> {
+    const changes = new Map<number, ObjectEntry>();
+    const found: FetchedObject[] = [];
+    for await (const object of objects) found.push(object);
+    this.create(file, view, attributes.objectBytes);
+    await this.promise(file, epoch);
+    for (const object of found) {
+      await this.stage(file, object);
+      changes.set(object.entry.index, object.entry);
+    }
+    const record = { ...(this.record(file) as ReplicaRecord), installed: epoch, seq: 1 };
+    await this.install(file, epoch, 1, record.sessions, { record, attributes, from: POSITION_ZERO, changes });
   }
 
   promise(file: FileId, epoch: Epoch): Promise<void> {

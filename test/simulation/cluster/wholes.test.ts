@@ -1,12 +1,13 @@
 /**
- * Goal: servers that join, leave and lose their disks, named leases, snapshots, quotas and volumes keep their rules on
- * every seed, and the seeds together have what these workloads demand.
+ * Goal: servers that join, leave and lose their disks, named leases, snapshots, clones, quotas and volumes keep their
+ * rules on every seed, and the seeds together have what these workloads demand.
  * Method: a short form of `npm run simulate:cluster` with the workloads of whole servers and volumes.
  */
 import { test } from 'node:test';
 import type { RunOptions } from './cluster-run.ts';
 import { playForm } from './form.ts';
 import { OF_WHOLES } from './workloads/all.ts';
+import { clones } from './workloads/clones.ts';
 
 const NONE = {
   ...({ clients: 2, mounts: 0, cache: 'leases', volumes: 1 } as const),
@@ -19,6 +20,7 @@ const MEMBERS = {
 };
 const VOLUME_WORKLOADS = ['snapshots', 'quotas', 'volume-lives'];
 const VOLUMES = { ...NONE, servers: 3, forMs: 12_000, workloads: VOLUME_WORKLOADS };
+const CLONES = { ...NONE, servers: 3, forMs: 20_000, workloads: ['clones'] };
 const LEASES = { ...NONE, servers: 3, forMs: 15_000, workloads: ['named-leases'] };
 
 const RUNS: readonly RunOptions[] = [
@@ -27,9 +29,10 @@ const RUNS: readonly RunOptions[] = [
   { seed: 3, ...VOLUMES },
   { seed: 4, ...VOLUMES },
   { seed: 4, ...LEASES },
+  { seed: 5, ...CLONES },
 ];
 
 test('whole servers and volumes keep their rules on every seed', { timeout: 900_000 }, async (t) => {
-  const demands = ['converged', ...OF_WHOLES.flatMap((workload) => workload.demands)];
+  const demands = ['converged', ...[...OF_WHOLES, clones].flatMap(({ demands }) => demands)];
   await playForm(t, RUNS, demands);
 });

@@ -2,6 +2,7 @@ import type { Workload } from '../workload.ts';
 import { appendLogs } from './append-logs.ts';
 import { archives } from './archives.ts';
 import { attachments } from './attachments.ts';
+import { clones } from './clones.ts';
 import { editedFiles } from './edited-files.ts';
 import { fileLocks } from './file-locks.ts';
 import { files } from './files.ts';
@@ -34,5 +35,5 @@ export const WORKLOADS: readonly Workload[] = [...BASIC_WORKLOADS, ...MOUNT_WORK
 
 /** All workloads; the last ones only in runs that name them. */
 export const NAMED_WORKLOADS: readonly Workload[] = [
-  ...[...WORKLOADS, archives, attachments, volumeMoves, volumeSplits],
+  ...[...WORKLOADS, archives, attachments, clones, volumeMoves, volumeSplits],
 ];
