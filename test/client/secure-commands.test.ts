@@ -66,6 +66,8 @@ const COMMANDS: readonly (readonly [command: string, rest?: string, exit?: numbe
   ['check'],
   ['resolve', 'main:/a --keep s9', 4],
   ['snapshot create', 'main@now'],
+  ['volume clone', 'main@now copy'],
+  ['volume flatten', 'copy'],
   ['snapshot ls', 'main'],
   ['snapshot prune', 'main --keep 1'],
   ['snapshot rm', 'main@now'],
