@@ -206,7 +206,7 @@ export function assertNotCloned(tables: Tables, volume: VolumeRow, { serial, nam
   const [clones, them] = names.length === 1 ? ['the clone', 'it'] : ['the clones', 'them'];
   throw new ServiceError(
     'precondition-failed',
-    `Snapshot "${volume.name}@${name}" has contents of ${clones} ${names.join(', ')}: remove ${them} before`,
+    `Snapshot "${volume.name}@${name}" has contents of ${clones} ${names.join(', ')}: flatten or remove ${them} before`,
   );
 }
 

@@ -398,7 +398,7 @@ test('a snapshot that a clone needs is not removed, nor moves its volume or the 
   const remove = (name: string) => () => catalog.run({ kind: 'snapshot-remove', volume: 'main', name });
   assert.throws(remove('s'), {
     code: 'precondition-failed',
-    message: 'Snapshot "main@s" has contents of the clones "another", "copy": remove them before',
+    message: 'Snapshot "main@s" has contents of the clones "another", "copy": flatten or remove them before',
   });
   remove('other')();
   const members = ['s1', 's2', 's3'];
@@ -413,7 +413,7 @@ test('a snapshot that a clone needs is not removed, nor moves its volume or the 
   assert.throws(() => catalog.run(split), /it is a clone of a snapshot of "main"/);
   world.empty('copy');
   world.collect();
-  assert.throws(remove('s'), /has contents of the clone "another": remove it before/);
+  assert.throws(remove('s'), /has contents of the clone "another": flatten or remove it before/);
   world.empty('another');
   assert.throws(remove('s'), /"another"/, 'Unlinked files may be open');
   world.collect();
