@@ -100,7 +100,8 @@ export class Gateway {
       world,
       copyAt,
       open: async (file) => {
-        const { members } = await this.command({ kind: 'clone-open', inode: file });
+        // Copies survive a loss of power: so must the choice of their members, which view 1 has one set of.
+        const { members } = await this.durably({ kind: 'clone-open', inode: file });
         return members as readonly ServerId[] | null;
       },
       filled: async (file) => {

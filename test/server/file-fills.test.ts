@@ -94,15 +94,21 @@ test('a file that another server has filled meanwhile is filled', async () => {
   assert.deepEqual(done, []);
 });
 
-test('that a file has contents of its own is durable before it is changed', async (t) => {
+test('the choice of servers is durable before they copy, and that a file has contents of its own before it is changed', async (t) => {
   const services = { status: { id: 'a', urls: new Map(), operationTimeoutMs: 1_000 } } as unknown as Services;
-  const copyAt = async (): Promise<CopyState> => 'copied';
-  const gateway = new Gateway({ world: patientWorld, services, founders: [], copyAt });
   const durable: string[] = [];
+  const copyAt = async (): Promise<CopyState> => {
+    assert.deepEqual(durable, ['clone-open']);
+    return 'copied';
+  };
+  const gateway = new Gateway({ world: patientWorld, services, founders: [], copyAt });
   t.mock.method(gateway, 'command', async () => ({ members: MEMBERS }));
-  t.mock.method(gateway, 'durably', async ({ kind }: Command) => void durable.push(kind));
+  t.mock.method(gateway, 'durably', async ({ kind }: Command) => {
+    durable.push(kind);
+    return { members: MEMBERS };
+  });
   await gateway.fills.fill(FILE);
-  assert.deepEqual(durable, ['clone-filled']);
+  assert.deepEqual(durable, ['clone-open', 'clone-filled']);
 });
 
 function backgroundOf(t: TestContext, filling: (inode: number) => Promise<void>) {
